@@ -3,6 +3,7 @@
 mod flags;
 mod gates;
 mod layers;
+mod loops;
 mod manifests;
 mod references;
 mod requests;

@@ -96,6 +96,7 @@ fn gce(disk: &GcePersistentDisk, volume: &PersistentVolume) -> Result<String, Ha
         [] => Ok(zonal(UNSPECIFIED, disk)),
         [zone] => Ok(zonal(zone, disk)),
         [first, ref others @ ..] => {
+            // Linear: each zone is compared with the region of the first.
             let of_first =
                 region(first).filter(|found| others.iter().all(|zone| region(zone) == Some(*found)));
             let Some(region) = of_first else {

@@ -5,11 +5,13 @@
 //! of most pods nothing is decoded for it ([`super::shape`]).
 //! Decides nothing: what counts when is the quota controller's.
 
+use crate::random::HashMap;
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 
+use super::kind::FEW;
 use super::meta::LabelSelector;
 use crate::model::quantity::Quantity;
 use crate::wire::{Interner, Keep, Message, Quantities, Str, WireError, message};
@@ -314,6 +316,29 @@ impl Resources {
     }
 }
 
+/// Statuses of containers, to be asked for by name; of those of one name the first counts.
+enum Statuses<'a> {
+    /// As many as pods have: compared one by one.
+    Few(&'a [Status]),
+    Many(HashMap<&'a Str, &'a Status>),
+}
+
+impl<'a> Statuses<'a> {
+    fn of(statuses: &'a [Status]) -> Self {
+        if statuses.len() <= FEW {
+            return Self::Few(statuses);
+        }
+        Self::Many(statuses.iter().rev().map(|status| (&status.name, status)).collect())
+    }
+
+    fn get(&self, name: &Str) -> Option<&'a Status> {
+        match self {
+            Self::Few(statuses) => statuses.iter().find(|status| status.name == *name),
+            Self::Many(statuses) => statuses.get(name).copied(),
+        }
+    }
+}
+
 impl ChargedPod {
     fn charge(&self) -> PodCharge {
         let spec = &self.spec;
@@ -356,8 +381,9 @@ impl ChargedPod {
             (&spec.init_containers, &status.init_container_statuses),
         ];
         all.into_iter().any(|(containers, statuses)| {
+            let statuses = Statuses::of(statuses);
             containers.iter().any(|container| {
-                let status = statuses.iter().find(|status| status.name == container.name);
+                let status = statuses.get(&container.name);
                 status.is_some_and(|status| status.differs_from(&container.resources))
             })
         })
@@ -367,13 +393,15 @@ impl ChargedPod {
     fn sum(&self, side: Side, rules: ChargeRules) -> Amounts {
         let spec = &self.spec;
         let mut total = Amounts::default();
+        let statuses = Statuses::of(&self.status.container_statuses);
         for container in &spec.containers {
-            total.add(&self.amounts(container, &self.status.container_statuses, side, rules));
+            total.add(&self.amounts(container, &statuses, side, rules));
         }
+        let statuses = Statuses::of(&self.status.init_container_statuses);
         let (mut sidecars, mut starting) = (Amounts::default(), Amounts::default());
         for container in &spec.init_containers {
             if container.restart_policy == "Always" {
-                let amounts = self.amounts(container, &self.status.init_container_statuses, side, rules);
+                let amounts = self.amounts(container, &statuses, side, rules);
                 total.add(&amounts);
                 sidecars.add(&amounts);
                 starting.raise(&sidecars);
@@ -401,7 +429,7 @@ impl ChargedPod {
     fn amounts(
         &self,
         container: &ChargedContainer,
-        statuses: &[Status],
+        statuses: &Statuses<'_>,
         side: Side,
         rules: ChargeRules,
     ) -> Amounts {
@@ -409,7 +437,7 @@ impl ChargedPod {
         if !rules.in_place {
             return wanted;
         }
-        let status = statuses.iter().find(|status| status.name == container.name);
+        let status = statuses.get(&container.name);
         let Some((status, resources)) = status.and_then(|held| Some((held, held.resources.as_ref()?))) else {
             return wanted;
         };

@@ -5,6 +5,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -58,7 +59,7 @@ impl fmt::Display for GroupVersionResource {
 pub type IndexKeys = SmallVec<[Str; 1]>;
 
 /// Values up to this number are compared with each other; more are hashed.
-const FEW: usize = 16;
+pub(super) const FEW: usize = 16;
 
 /// The same values in their order, each once. An object whose author chooses how many there are costs time in proportion to them.
 pub fn distinct(values: impl IntoIterator<Item = Str>) -> IndexKeys {
@@ -66,6 +67,7 @@ pub fn distinct(values: impl IntoIterator<Item = Str>) -> IndexKeys {
     let mut seen = HashSet::default();
     for value in values {
         let is_new = if all.len() < FEW {
+            // Linear: there are few.
             !all.contains(&value)
         } else {
             if seen.is_empty() {
@@ -80,12 +82,33 @@ pub fn distinct(values: impl IntoIterator<Item = Str>) -> IndexKeys {
     all
 }
 
+/// What a list contains, to be asked once for each of another list.
+#[derive(Debug)]
+pub enum Among<'a, T> {
+    /// Compared one by one.
+    Few(&'a [T]),
+    /// Hashed.
+    Many(HashSet<&'a T>),
+}
+
+impl<'a, T: Eq + Hash> Among<'a, T> {
+    /// The values of `list`.
+    pub fn of(list: &'a [T]) -> Self {
+        if list.len() <= FEW { Self::Few(list) } else { Self::Many(list.iter().collect()) }
+    }
+
+    /// Whether this is one of them.
+    pub fn contains(&self, value: &T) -> bool {
+        match self {
+            Self::Few(list) => list.contains(value),
+            Self::Many(set) => set.contains(value),
+        }
+    }
+}
+
 /// The values of `old` that `new` lacks, in time in proportion to both.
 pub fn missing<'a>(old: &'a [Str], new: &[Str]) -> Vec<&'a Str> {
-    if old.len().min(new.len()) <= FEW {
-        return old.iter().filter(|value| !new.contains(value)).collect();
-    }
-    let new: HashSet<&Str> = new.iter().collect();
+    let new = Among::of(new);
     old.iter().filter(|value| !new.contains(value)).collect()
 }
 

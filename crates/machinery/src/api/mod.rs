@@ -35,7 +35,7 @@ pub mod subresource;
 pub mod system;
 pub mod volumes;
 
-pub use kind::{AnyObject, GroupVersionResource, Index, IndexKeys, Kind, Object, distinct, missing};
+pub use kind::{Among, AnyObject, GroupVersionResource, Index, IndexKeys, Kind, Object, distinct, missing};
 
 use crate::wire::MessageRow;
 

@@ -3,7 +3,8 @@
 //! A webhook that refuses the events of one namespace holds up no other namespace. In a lane the order stays, and one request is under
 //! way at a time, so that a burst of events leaves its controller's requests room.
 
-use std::collections::{HashMap, VecDeque};
+use crate::random::HashMap;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 

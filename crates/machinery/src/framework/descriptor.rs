@@ -107,6 +107,7 @@ impl<'a> Build<'a> {
     /// See [`Build::resources`]; a group that can't be found out about is no reason to skip.
     pub fn first_served(&self, kinds: &[&'static Kind]) -> Result<&'static Kind, BuildError> {
         let resources = self.resources()?;
+        // Linear: a controller names two or three versions of its kind, once.
         let unknown =
             |kind: &Kind| resources.failures().any(|failure| failure.group_version() == kind.api_version());
         let served = |kind: &&&'static Kind| resources.all().any(|resource| resource.is(kind));

@@ -298,6 +298,7 @@ impl Supervisor {
     async fn end_unwanted(&self, resources: &ApiResources, wanted: &[&'static Kind]) {
         let stays = |running: &Running| {
             // By address: a resource that was defined anew may differ in its scope alone.
+            // Linear: both are the kinds of the cluster, once for each discovery.
             wanted.iter().any(|kind| std::ptr::eq(*kind, running.kind))
                 || resources.has_failed_group(running.kind.group)
         };

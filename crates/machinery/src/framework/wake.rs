@@ -1,6 +1,7 @@
 //! The usual wake-ups: which keys a change concerns, ready-made. Those that look something up know what the caches know: an
 //! object that is not there yet brings its own key when it comes.
 
+use crate::api::distinct;
 use std::sync::Arc;
 
 use super::watch::{KeyMap, Selecting};
@@ -51,13 +52,8 @@ pub fn by_index<T: Object, O: Object>(index: Indexed<O>, values: fn(&T) -> Index
             return;
         }
         let (old, new) = delta.typed::<T>();
-        let mut all: IndexKeys = old.map(values).unwrap_or_default();
-        for value in new.map(values).unwrap_or_default() {
-            if !all.contains(&value) {
-                all.push(value);
-            }
-        }
-        for object in all.iter().flat_map(|value| index.filed(value)) {
+        let (old, new) = (old.map(values).unwrap_or_default(), new.map(values).unwrap_or_default());
+        for object in distinct(old.into_iter().chain(new)).iter().flat_map(|value| index.filed(value)) {
             add(Key::of(object.meta()));
         }
     })

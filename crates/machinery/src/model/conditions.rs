@@ -122,6 +122,7 @@ fn within(
     while let Some((number, value, raw)) = reader.next_raw()? {
         let of_this_kind = if number == conditions {
             let kind = get(value.bytes()?, &[fields.kind])?.map(Value::text).transpose()?;
+            // Linear: a controller says a handful of conditions.
             new.iter().position(|each| Some(each.kind) == kind.as_deref())
         } else {
             None

@@ -21,10 +21,29 @@ struct Requirement {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Test {
-    In(Vec<Str>),
-    NotIn(Vec<Str>),
+    In(Values),
+    NotIn(Values),
     Exists,
     DoesNotExist,
+}
+
+/// Values in order, each once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Values(Box<[Str]>);
+
+impl Values {
+    fn contain(&self, value: &Str) -> bool {
+        self.0.binary_search(value).is_ok()
+    }
+}
+
+impl FromIterator<Str> for Values {
+    fn from_iter<I: IntoIterator<Item = Str>>(values: I) -> Self {
+        let mut values: Vec<Str> = values.into_iter().collect();
+        values.sort_unstable();
+        values.dedup();
+        Self(values.into())
+    }
 }
 
 /// A selector that the API server should have refused.
@@ -35,16 +54,16 @@ pub struct SelectorError(String);
 impl Selector {
     /// Compiles a selector. An empty one selects everything, as in `metav1.LabelSelector`.
     pub fn compile(selector: &LabelSelector) -> Result<Self, SelectorError> {
-        let exact = selector
-            .match_labels
-            .iter()
-            .map(|(key, value)| Requirement { key: key.clone(), test: Test::In(vec![value.clone()]) });
+        let exact = selector.match_labels.iter().map(|(key, value)| Requirement {
+            key: key.clone(),
+            test: Test::In(Values::from_iter([value.clone()])),
+        });
         let mut requirements: Vec<_> = exact.collect();
         for expression in &selector.match_expressions {
-            let values = expression.values.clone();
-            let test = match (expression.operator.as_str(), values.is_empty()) {
-                ("In", false) => Test::In(values),
-                ("NotIn", false) => Test::NotIn(values),
+            let values = || expression.values.iter().cloned().collect();
+            let test = match (expression.operator.as_str(), expression.values.is_empty()) {
+                ("In", false) => Test::In(values()),
+                ("NotIn", false) => Test::NotIn(values()),
                 ("Exists", true) => Test::Exists,
                 ("DoesNotExist", true) => Test::DoesNotExist,
                 ("In" | "NotIn", true) => {
@@ -99,7 +118,7 @@ impl Selector {
     pub fn common(&self) -> impl Iterator<Item = (&Str, &Str)> {
         self.requirements.iter().filter_map(|requirement| match &requirement.test {
             Test::In(values) => {
-                <&[Str; 1]>::try_from(values.as_slice()).ok().map(|[value]| (&requirement.key, value))
+                <&[Str; 1]>::try_from(&*values.0).ok().map(|[value]| (&requirement.key, value))
             }
             _ => None,
         })
@@ -110,8 +129,8 @@ impl Selector {
         self.requirements.iter().all(|requirement| {
             let value = labels.value_of(&requirement.key);
             match &requirement.test {
-                Test::In(values) => value.is_some_and(|value| values.contains(value)),
-                Test::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
+                Test::In(values) => value.is_some_and(|value| values.contain(value)),
+                Test::NotIn(values) => value.is_none_or(|value| !values.contain(value)),
                 Test::Exists => value.is_some(),
                 Test::DoesNotExist => value.is_none(),
             }
@@ -129,10 +148,10 @@ fn requirement(text: &str) -> Result<(Requirement, &str), SelectorError> {
     let rest = rest.trim_start();
     let (test, rest) = if let Some(rest) = rest.strip_prefix("!=") {
         let (value, rest) = value(rest);
-        (Test::NotIn(vec![value.into()]), rest)
+        (Test::NotIn(Values::from_iter([value.into()])), rest)
     } else if let Some(rest) = rest.strip_prefix("==").or_else(|| rest.strip_prefix('=')) {
         let (value, rest) = value(rest);
-        (Test::In(vec![value.into()]), rest)
+        (Test::In(Values::from_iter([value.into()])), rest)
     } else if let Some(values) = rest.strip_prefix("in").and_then(listed) {
         let (values, rest) = values?;
         (Test::In(values), rest)
@@ -146,7 +165,7 @@ fn requirement(text: &str) -> Result<(Requirement, &str), SelectorError> {
 }
 
 /// The values in parentheses behind an operator, and what is behind them; `None` if it is no operator.
-fn listed(text: &str) -> Option<Result<(Vec<Str>, &str), SelectorError>> {
+fn listed(text: &str) -> Option<Result<(Values, &str), SelectorError>> {
     let inner = text.trim_start().strip_prefix('(')?;
     let Some((values, rest)) = inner.split_once(')') else { return Some(Err(unreadable(text))) };
     Some(Ok((values.split(',').map(|value| Str::from(value.trim())).collect(), rest)))
@@ -177,9 +196,9 @@ impl fmt::Display for Selector {
             if index > 0 {
                 f.write_str(",")?;
             }
-            let list = |values: &[Str]| values.iter().map(Str::as_str).collect::<Vec<_>>().join(",");
+            let list = |values: &Values| values.0.iter().map(Str::as_str).collect::<Vec<_>>().join(",");
             match test {
-                Test::In(values) if values.len() == 1 => write!(f, "{key}={}", values[0])?,
+                Test::In(values) if values.0.len() == 1 => write!(f, "{key}={}", values.0[0])?,
                 Test::In(values) => write!(f, "{key} in ({})", list(values))?,
                 Test::NotIn(values) => write!(f, "{key} notin ({})", list(values))?,
                 Test::Exists => write!(f, "{key}")?,

@@ -1,5 +1,6 @@
 //! Joins the rules of what is selected, and applies them if they are not what the role has.
 
+use coxswain_machinery::random::HashSet;
 use serde_json::{Map, Value, json};
 
 use super::FIELD_MANAGER;
@@ -38,13 +39,13 @@ pub(super) fn plan(view: &View) -> Plan {
 
 /// The rules of all that is selected, each once, in the order of selectors, names and lists.
 fn joined(view: &View) -> Vec<&PolicyRule> {
-    let mut rules: Vec<&PolicyRule> = Vec::new();
-    for rule in view.selected.iter().flatten().flat_map(|role| &role.rules) {
-        if !rules.contains(&rule) {
-            rules.push(rule);
-        }
-    }
-    rules
+    let rules = view.selected.iter().flatten().flat_map(|role| &role.rules);
+    let lists = |rule: &PolicyRule| {
+        let PolicyRule { verbs, api_groups, resources, resource_names, non_resource_urls, .. } = rule.clone();
+        [verbs, api_groups, resources, resource_names, non_resource_urls]
+    };
+    let mut seen = HashSet::default();
+    rules.filter(|rule| seen.insert(lists(rule))).collect()
 }
 
 fn document(rule: &PolicyRule) -> Value {

@@ -110,6 +110,7 @@ pub(super) fn observe(
         let found = kinds.into_iter().filter_map(|resource| content(&view.failed, resource, key, read));
         let found: Vec<Content> = found.collect();
         view.content.extend(found);
+        // Linear: the content is a number for each kind of the cluster.
         if view.content.iter().any(|content| view.waits_for(content)) {
             break;
         }

@@ -1,6 +1,7 @@
 //! What is left of a StorageVersion without the entries of API servers that are gone, and what follows from that.
 
 use bytes::Bytes;
+use coxswain_machinery::api::Among;
 use jiff::Timestamp;
 
 use super::view::{LeaseView, VersionView};
@@ -54,7 +55,8 @@ pub(super) fn common<'a>(entries: impl IntoIterator<Item = &'a ServerStorageVers
 /// The write by which the entries of those that are gone leave: an update of what is left, or a delete if nothing is.
 fn without(version: &StorageVersion, gone: &[Str], now: Timestamp) -> Result<Write, WireError> {
     let meta = &version.metadata;
-    let stays = |entry: &&ServerStorageVersion| !gone.contains(&entry.api_server_id);
+    let named = Among::of(gone);
+    let stays = |entry: &&ServerStorageVersion| !named.contains(&entry.api_server_id);
     let left: Vec<&ServerStorageVersion> = version.status.storage_versions.iter().filter(stays).collect();
     if left.is_empty() {
         // An API server may have announced itself meanwhile.
@@ -72,6 +74,7 @@ fn shortened(version: &StorageVersion, gone: &[Str], common: Option<&Str>) -> Re
     const ENTRIES: u32 = field!(StorageVersion, status.storageVersions);
     let raw = &version.raw.0;
     let status = get(raw, path!(StorageVersion, status))?.map(Value::bytes).transpose()?.unwrap_or_default();
+    let gone = Among::of(gone);
     // One that can't be read is of nobody who is gone.
     let stays = |entry: &[u8]| {
         ServerStorageVersion::decode(&Bytes::copy_from_slice(entry))

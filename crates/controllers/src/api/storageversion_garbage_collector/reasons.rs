@@ -1,6 +1,7 @@
 //! Why entries leave, or stay, in words.
 
 use super::view::{LeaseView, VersionView};
+use coxswain_machinery::api::Among;
 use coxswain_machinery::model::words::{names, verb};
 
 pub(super) fn of_lease(view: &LeaseView) -> Vec<String> {
@@ -23,6 +24,7 @@ pub(super) fn of_version(view: &VersionView) -> Vec<String> {
     }
     let has = verb(gone.len(), "has", "have");
     let mut said = vec![format!("{} {has} no Lease: what was said by such API servers goes.", names(gone))];
+    let gone = Among::of(gone);
     if entries.iter().all(|entry| gone.contains(&entry.api_server_id)) {
         said.push("Nothing is left of it then, so it is deleted.".to_owned());
     }

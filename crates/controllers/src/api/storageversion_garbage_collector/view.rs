@@ -1,5 +1,6 @@
 //! StorageVersions as they were read live, and whose API servers are gone. Decides nothing.
 
+use coxswain_machinery::api::{IndexKeys, distinct};
 use std::sync::Arc;
 
 use super::{NAMESPACE, Versions, is_of_server};
@@ -95,14 +96,8 @@ impl Versions {
 }
 
 /// The API servers that a StorageVersion names, each once.
-fn servers(version: &StorageVersion) -> Vec<Str> {
-    let mut servers: Vec<Str> = Vec::new();
-    for entry in &version.status.storage_versions {
-        if !servers.contains(&entry.api_server_id) {
-            servers.push(entry.api_server_id.clone());
-        }
-    }
-    servers
+fn servers(version: &StorageVersion) -> IndexKeys {
+    distinct(version.status.storage_versions.iter().map(|entry| entry.api_server_id.clone()))
 }
 
 fn retry(what: &str, error: &ApiError) -> ObserveError {

@@ -1,5 +1,6 @@
 //! A pod, when it has to go and why, and what is remembered of it. Who is due is looked at live.
 
+use coxswain_machinery::random::HashSet;
 use std::sync::Arc;
 
 use super::Controller;
@@ -80,13 +81,14 @@ pub(super) fn observe(room: &Controller, key: &Key, read: &Reads) -> Result<Obse
 fn evidence(pod: &Key, verdict: &Verdict) -> Vec<(&'static Kind, Key)> {
     let mut evidence = vec![(&PODS as &'static Kind, pod.clone())];
     evidence.extend(verdict.claims.iter().map(|claim| (&RESOURCE_CLAIMS as &'static Kind, claim.clone())));
+    let mut named = HashSet::default();
     for source in &verdict.sources {
         let (kind, name): (&'static Kind, _) = match source {
             Source::Rule { name, .. } => (&DEVICE_TAINT_RULES, name),
             Source::Slice { slice, .. } => (&RESOURCE_SLICES, slice),
         };
         let object = (kind, Key::new("", name.clone()));
-        if !evidence.contains(&object) {
+        if named.insert((kind.kind, name.clone())) {
             evidence.push(object);
         }
     }

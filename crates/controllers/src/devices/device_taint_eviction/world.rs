@@ -1,6 +1,7 @@
 //! What there is of devices, taints and claims: as the caches have it, and as it was read live where that was done. Decides
 //! nothing.
 
+use coxswain_machinery::random::HashMap;
 use std::sync::Arc;
 
 use super::verdict::{Evicting, NO_EXECUTE, Source, Verdict, add, selects, until};
@@ -157,13 +158,13 @@ impl Caches {
 
 /// The claims that a pod uses, as far as their names are known. Those of extended resources are not among them.
 fn used(pod: &Pod) -> impl Iterator<Item = Used<'_>> {
-    pod.shape.resource_claims.iter().filter_map(|entry| {
+    let statuses = pod.status.resource_claim_statuses.iter();
+    let recorded: HashMap<&Str, _> = statuses.rev().map(|recorded| (&recorded.name, recorded)).collect();
+    pod.shape.resource_claims.iter().filter_map(move |entry| {
         if let Some(claim) = &entry.claim {
             return Some(Used { claim, is_made: false });
         }
-        let recorded =
-            pod.status.resource_claim_statuses.iter().find(|recorded| recorded.name == entry.name)?;
-        recorded.resource_claim_name.as_ref().map(|claim| Used { claim, is_made: true })
+        recorded.get(&entry.name)?.resource_claim_name.as_ref().map(|claim| Used { claim, is_made: true })
     })
 }
 

@@ -1,6 +1,7 @@
 //! A pod or a PodGroup and the claims of its entries: what is there, what is to be made, what is to be recorded and reserved.
 //! Decides nothing.
 
+use coxswain_machinery::random::HashSet;
 use std::sync::Arc;
 
 use coxswain_machinery::api::Kind;
@@ -262,6 +263,7 @@ impl Look<'_> {
     /// Claims that are allocated and not reserved for who is to use them, up to the first that is not there.
     fn unreserved(&mut self, found: &[Found]) -> Result<Vec<Reservation>, ObserveError> {
         let mut unreserved: Vec<Reservation> = Vec::new();
+        let mut names: HashSet<&Str> = HashSet::default();
         for (entry, found) in self.owner.entries.iter().zip(found) {
             let Some(name) = found.claim() else { continue };
             // What is not recorded was made a moment ago, or is about to be looked at again.
@@ -270,9 +272,10 @@ impl Look<'_> {
             }
             let Some(claim) = self.claim(name)? else { break };
             let consumer = self.consumer(entry);
-            let is_listed = claim.status.reserved_for.iter().any(|held| held.uid == consumer.uid)
-                || unreserved.iter().any(|other| other.claim.metadata.name == *name);
+            let is_listed =
+                claim.status.reserved_for.iter().any(|held| held.uid == consumer.uid) || names.contains(name);
             if claim.status.allocation.is_some() && !is_listed {
+                names.insert(name);
                 unreserved.push(Reservation { claim, consumer });
             }
         }

@@ -64,6 +64,7 @@ pub(super) fn read(usages: &[Str]) -> Result<Usages, Unrecognized> {
         }
     }
     for (name, purpose) in PURPOSES {
+        // Linear: there are some 15 purposes.
         if usages.iter().any(|usage| *usage == name) && !read.purposes.contains(&purpose) {
             read.purposes.push(purpose);
         }

@@ -50,6 +50,7 @@ fn has_characters(text: &str, others: &[u8]) -> bool {
         let is_character = match byte {
             b'%' => (0..2).all(|_| bytes.next().is_some_and(|digit| digit.is_ascii_hexdigit())),
             byte => {
+                // Linear: the callers name one or two.
                 byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte) || others.contains(&byte)
             }
         };

@@ -75,6 +75,7 @@ impl PrivateKeySigner {
             PrivateKeyDer::Sec1(der) => {
                 let der = pkcs8_of_sec1(der.secret_sec1_der());
                 ecdsa(|algorithm| {
+                    // Linear: a file has one key, or two blocks of it.
                     der.iter().find_map(|der| EcdsaKeyPair::from_pkcs8(algorithm, der, &random).ok())
                 })
                 .or_else(|| der.iter().find_map(|der| p521(der)))

@@ -60,6 +60,7 @@ pub(super) fn plan(view: &View) -> (Plan, Vec<Count>) {
 fn reconcile(view: &View, plan: &mut Plan, counts: &mut Vec<Count>) -> Result<(), WireError> {
     let service = &view.service;
     let families = families(service);
+    // Linear: there are two families.
     let (served, stray): (Vec<&HeldSlice>, Vec<&HeldSlice>) =
         view.slices.iter().partition(|held| families.contains(&held.slice.address_type.as_str()));
     let mut unknown = Vec::new();
@@ -138,6 +139,7 @@ fn delete(held: &HeldSlice) -> Write {
 fn families(service: &Service) -> Vec<&'static str> {
     let spec = &service.spec;
     if !spec.ip_families.is_empty() {
+        // Linear: there are two families.
         let named = |family: &&str| spec.ip_families.iter().any(|held| held == family);
         return [IPV4, IPV6].into_iter().filter(named).collect();
     }

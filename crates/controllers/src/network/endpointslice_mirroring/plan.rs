@@ -8,7 +8,9 @@
 mod demand;
 mod draft;
 
+use coxswain_machinery::random::HashMap;
 use std::collections::BTreeMap;
+use std::collections::VecDeque;
 
 use super::super::slice_writes::SliceWrites;
 use super::services::HeldEndpoints;
@@ -109,24 +111,27 @@ impl<'a> Matched<'a> {
     fn of(view: &'a View, mirrored: &HeldEndpoints, mut groups: BTreeMap<demand::Place, Group>) -> Self {
         let owner = &mirrored.endpoints.metadata;
         let mut matched = Self::default();
-        let mut spare = Vec::new();
-        for held in &view.slices {
+        let mut spare: HashMap<&Str, VecDeque<(usize, &HeldSlice)>> = HashMap::default();
+        for (at, held) in view.slices.iter().enumerate() {
             let place = (held.slice.address_type.clone(), key_of(&held.slice.ports));
             if !held.is_owned_by(ENDPOINTS.kind, owner) {
                 matched.delete.push(held);
             } else if let Some(group) = groups.remove(&place) {
                 matched.update.push((held, group));
             } else {
-                spare.push(held);
+                spare.entry(&held.slice.address_type).or_default().push_back((at, held));
             }
         }
         for ((family, _), group) in groups {
-            match spare.iter().position(|held| held.slice.address_type == family) {
-                Some(at) => matched.update.push((spare.remove(at), group)),
+            let next = spare.get_mut(&family).and_then(VecDeque::pop_front);
+            match next {
+                Some((_, held)) => matched.update.push((held, group)),
                 None => matched.create.push(group),
             }
         }
-        matched.delete.extend(spare);
+        let mut spare: Vec<(usize, &HeldSlice)> = spare.into_values().flatten().collect();
+        spare.sort_unstable_by_key(|(at, _)| *at);
+        matched.delete.extend(spare.into_iter().map(|(_, held)| held));
         matched
     }
 

@@ -116,6 +116,7 @@ pub(super) fn heirs(view: &View) -> Option<Vec<&Arc<ServiceCidr>>> {
         .collect();
     let mut heirs: Vec<usize> = Vec::new();
     for address in &view.addresses {
+        // Linear: administrators make ranges, and few give out one address.
         if !heirs.iter().any(|heir| gives_out(&lasting[*heir].1, *address)) {
             heirs.push(lasting.iter().position(|(_, ranges)| gives_out(ranges, *address))?);
         }

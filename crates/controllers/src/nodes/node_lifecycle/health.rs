@@ -172,6 +172,7 @@ fn unknown(node: &Node, now: Timestamp) -> Write {
     let now = Time::from(now).to_string();
     let conditions: Vec<Value> = CONDITIONS
         .iter()
+        // Linear: four kinds are looked for.
         .filter_map(|kind| match node.status.conditions.iter().find(|held| held.r#type == **kind) {
             None => Some(json!({
                 "type": kind,

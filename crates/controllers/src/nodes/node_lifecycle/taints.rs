@@ -95,6 +95,7 @@ impl TaintChange {
         let mut missing = self.add.clone();
         let held = node.spec.taints.iter().filter_map(|taint| {
             let is_ours = taint.effect == self.effect;
+            // Linear: the controller has seven taints of its own.
             if is_ours && self.remove.iter().any(|key| taint.key == **key) {
                 return None;
             }

@@ -36,6 +36,7 @@ pub(super) enum Verdict<'t> {
 pub(super) fn judge<'t>(taints: &'t [Taint], tolerations: &[Toleration], comparing: bool) -> Verdict<'t> {
     let mut verdict = Verdict::Untainted;
     for taint in no_execute(taints) {
+        // Linear: of a node's taints those that evict, which are few.
         let used = tolerations.iter().find(|toleration| tolerates(toleration, taint, comparing));
         let Some(used) = used else { return Verdict::Goes(taint) };
         let seconds = used.seconds.map(|seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or(0)));

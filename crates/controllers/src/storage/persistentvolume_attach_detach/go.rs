@@ -75,15 +75,17 @@ impl Draft {
 
     /// Takes away what has left the node's list, unless the node uses it, by its own word of this moment.
     pub(super) fn take_away(&mut self, view: &View) {
+        let read = Read::Object(&NODES, Key::new("", view.name.clone()));
+        let mut is_asked = self.needs.contains(&read);
         for (volume, mut held) in self.unwanted() {
             let is_listed = view.node.as_deref().is_some_and(|node| lists(node, &volume));
             if !held.is_leaving || is_listed || leave(view, &volume, &held) != Leave::Go {
                 continue;
             }
             if matches!(view.live, Live::Unasked) {
-                let read = Read::Object(&NODES, Key::new("", view.name.clone()));
-                if !self.needs.contains(&read) {
-                    self.needs.push(read);
+                if !is_asked {
+                    self.needs.push(read.clone());
+                    is_asked = true;
                 }
                 continue;
             }

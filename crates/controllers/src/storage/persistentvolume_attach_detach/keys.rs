@@ -1,5 +1,6 @@
 //! Which nodes a change concerns. Every key is a node's name.
 
+use coxswain_machinery::random::HashSet;
 use std::sync::Arc;
 
 use super::book::is_managed;
@@ -10,10 +11,11 @@ use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::storage::{
     CsiDriver, PersistentVolume, PersistentVolumeClaim, VolumeAttachment,
 };
-use coxswain_machinery::api::{Index, IndexKeys, Object};
+use coxswain_machinery::api::{Index, IndexKeys, Object, distinct};
 use coxswain_machinery::framework::{KeyMap, Watch};
 use coxswain_machinery::informer::{Delta, Indexed, Lister};
 use coxswain_machinery::model::Key;
+use coxswain_machinery::wire::Str;
 
 /// VolumeAttachments by the nodes that they name.
 pub(super) static OF_NODE: Index = Index { name: "attached to", keys: of_node };
@@ -28,13 +30,7 @@ fn of_node(object: &dyn Object) -> IndexKeys {
 fn listing(object: &dyn Object) -> IndexKeys {
     let any: &dyn std::any::Any = object;
     let listed = any.downcast_ref::<Node>().map(|node| &node.status.volumes_attached);
-    let mut keys = IndexKeys::new();
-    for volume in listed.into_iter().flatten() {
-        if !keys.contains(&volume.name) {
-            keys.push(volume.name.clone());
-        }
-    }
-    keys
+    distinct(listed.into_iter().flatten().map(|volume| volume.name.clone()))
 }
 
 /// A pod with volumes that comes, is bound, ends or goes concerns its node.
@@ -69,10 +65,10 @@ pub(super) fn of_nodes(books: Arc<Books>) -> KeyMap {
                 add(Key::of(&node.metadata));
             }
         }
+        let kept = new.into_iter().flat_map(|new| &new.status.volumes_attached);
+        let kept: HashSet<&Str> = kept.map(|listed| &listed.name).collect();
         for listed in old.into_iter().flat_map(|old| &old.status.volumes_attached) {
-            let is_kept =
-                |new: &Node| new.status.volumes_attached.iter().any(|each| each.name == listed.name);
-            if !new.is_some_and(is_kept) {
+            if !kept.contains(&listed.name) {
                 books.waiters(&listed.name).into_iter().for_each(|node| add(Key::new("", node)));
             }
         }

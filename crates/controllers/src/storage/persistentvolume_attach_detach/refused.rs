@@ -1,5 +1,6 @@
 //! What becomes of a node's volumes when attachers could not be asked for all that was wanted. Pure.
 
+use coxswain_machinery::random::{HashMap, HashSet};
 use std::time::Duration;
 
 use super::book::{Backoff, Operation, Task};
@@ -24,18 +25,24 @@ pub(super) fn refused(view: &View) -> Draft {
     };
     let refused: Vec<_> =
         view.failures.iter().filter(|failure| failure.kind == &VOLUME_ATTACHMENTS).collect();
+    let wanted =
+        view.book.wants.iter().filter_map(|(volume, want)| Some((want.attachment.as_ref()?, volume)));
+    let wanted: HashMap<&Str, &Str> = wanted.collect();
+    let held = view.book.held.iter().filter_map(|(volume, held)| Some((held.attachment.as_ref()?, volume)));
+    let held: HashMap<&Str, &Str> = held.collect();
     for failure in &refused {
         let name = &failure.key.name;
-        let is_of = |attachment: &Option<Str>| attachment.as_ref() == Some(name);
-        if let Some((volume, want)) = draft.book.wants.iter().find(|(_, want)| is_of(&want.attachment)) {
-            let (volume, want) = (volume.clone(), want.clone());
+        if let Some((volume, want)) =
+            wanted.get(name).and_then(|volume| view.book.wants.get_key_value(*volume))
+        {
+            let volume = volume.clone();
             let error = format!("kubernetes.io/csi: attacher.Attach failed: {}", failure.message);
             draft.events.extend(want.pods.iter().map(|pod| attach_failed(pod, Some(&want.source), &error)));
             let mut held = draft.coming(view, &volume);
             held.failed(Task::Attach, view.at);
             draft.book.held.insert(volume, held);
             draft.end(Some(&want.source), Task::Attach, true, Duration::ZERO);
-        } else if let Some(held) = draft.book.held.values_mut().find(|held| is_of(&held.attachment)) {
+        } else if let Some(held) = held.get(name).and_then(|volume| draft.book.held.get_mut(*volume)) {
             held.is_leaving = true;
             held.unwanted_since = held.unwanted_since.or(Some(view.at));
             held.failed(Task::Detach, view.at);
@@ -45,16 +52,16 @@ pub(super) fn refused(view: &View) -> Draft {
             draft.book.doubtful.insert(name.clone());
         }
     }
-    for name in view.written.iter().filter(|name| refused.iter().all(|failure| failure.key.name != **name)) {
-        let is_of = |attachment: &Option<Str>| attachment.as_ref() == Some(name);
-        let wanted = draft.book.wants.iter().find(|(_, want)| is_of(&want.attachment));
+    let refused: HashSet<&Str> = refused.iter().map(|failure| &failure.key.name).collect();
+    for name in view.written.iter().filter(|name| !refused.contains(name)) {
+        let wanted = wanted.get(name).and_then(|volume| view.book.wants.get_key_value(*volume));
         let operation = |task, pods| Some(Operation { task, since: view.at, pods });
         if let Some((volume, want)) = wanted {
             let (volume, pods) = (volume.clone(), want.pods.clone());
             let mut held = draft.coming(view, &volume);
             held.under_way = operation(Task::Attach, pods);
             draft.book.held.insert(volume, held);
-        } else if let Some(held) = draft.book.held.values_mut().find(|held| is_of(&held.attachment)) {
+        } else if let Some(held) = held.get(name).and_then(|volume| draft.book.held.get_mut(*volume)) {
             held.is_leaving = true;
             held.unwanted_since = held.unwanted_since.or(Some(view.at));
             held.under_way = operation(Task::Detach, Vec::new());

@@ -1,5 +1,6 @@
 //! Which volumes the pods of a node want. Reads caches, decides nothing else.
 
+use coxswain_machinery::random::HashMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use crate::storage::claims;
 use coxswain_machinery::api::kinds::PODS;
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::model::plan::Regarding;
-use coxswain_machinery::wire::Str;
+use coxswain_machinery::wire::{Str, Uid};
 
 /// What the pods of a node want: what their claims and volumes name now, and what they wanted before. A claim or volume that
 /// vanishes under a pod takes nothing from it.
@@ -30,17 +31,21 @@ pub(super) fn wants(world: &World, node: &str, before: &BTreeMap<Str, Want>) -> 
             pods: Vec::new(),
             is_told,
         });
-        if !want.pods.iter().any(|known| known.uid == pod.metadata.uid) {
+        // One pod comes after the other.
+        if want.pods.last().is_none_or(|known| known.uid != pod.metadata.uid) {
             want.pods.push(Regarding::of(&PODS, &pod.metadata));
         }
     };
+    let mut by_pod: HashMap<&Uid, Vec<&Want>> = HashMap::default();
+    for want in before.values() {
+        want.pods.iter().for_each(|pod| by_pod.entry(&pod.uid).or_default().push(want));
+    }
     for pod in &pods {
         for source in sources(world, pod) {
             add(Arc::new(source), pod);
         }
-        for want in before.values() {
-            let is_wanted = want.pods.iter().any(|known| known.uid == pod.metadata.uid);
-            if is_wanted && want.source.is_attachable(&world.drivers) {
+        for want in by_pod.get(&pod.metadata.uid).into_iter().flatten() {
+            if want.source.is_attachable(&world.drivers) {
                 add(Arc::clone(&want.source), pod);
             }
         }

@@ -50,6 +50,7 @@ pub(super) fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim)
 
 /// Whether a volume can be used in all the ways that a claim asks for.
 fn offers(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
+    // Linear: administrators make volumes, and there are four modes.
     claim.spec.access_modes.iter().all(|mode| volume.spec.access_modes.contains(mode))
 }
 

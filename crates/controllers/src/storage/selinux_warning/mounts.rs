@@ -7,6 +7,7 @@ use crate::storage::names::{self, NamedVolume, Sort};
 use coxswain_machinery::api::pod::PodClaim;
 use coxswain_machinery::api::pod::selinux::{MountLabel, SelinuxPod};
 use coxswain_machinery::model::Key;
+use coxswain_machinery::random::HashSet;
 use coxswain_machinery::wire::Str;
 
 const MOUNT_OPTION: &str = "MountOption";
@@ -41,13 +42,15 @@ pub(super) fn mounts(room: &Controller, pod: &SelinuxPod) -> Mounts {
         labels.binary_search_by(|(name, _)| name.cmp(volume)).ok().map(|at| &labels[at].1)
     };
     let several = pod.mounts.volumes.iter().filter(|(_, label)| *label == MountLabel::Several);
-    let mut unresolvable: Vec<Str> = Vec::new();
+    let mut unresolvable: HashSet<Str> = HashSet::default();
     let mut resolved: Vec<(Str, Result<Option<NamedVolume>, String>)> = Vec::new();
     for claim in pod.claims.iter() {
         let found = of_claim(room, pod, claim);
         match (&found, label_of(&claim.volume)) {
             (Err(why), None) => mounts.unresolved.push(why.clone()),
-            (Err(_), Some(_)) => unresolvable.push(claim.volume.clone()),
+            (Err(_), Some(_)) => {
+                unresolvable.insert(claim.volume.clone());
+            }
             _ => {}
         }
         resolved.push((claim.volume.clone(), found));

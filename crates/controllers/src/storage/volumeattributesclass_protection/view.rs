@@ -1,5 +1,6 @@
 //! A class, and who names it. Decides nothing.
 
+use coxswain_machinery::api::distinct;
 use std::sync::Arc;
 
 use super::{Controller, FINALIZER};
@@ -36,13 +37,7 @@ pub(super) fn classes_of_claim(claim: &PersistentVolumeClaim) -> IndexKeys {
         Some(&claim.status.current_volume_attributes_class_name),
         target.map(|status| &status.target_volume_attributes_class_name),
     ];
-    let mut classes = IndexKeys::new();
-    for class in all.into_iter().flatten() {
-        if !class.is_empty() && !classes.contains(class) {
-            classes.push(class.clone());
-        }
-    }
-    classes
+    distinct(all.into_iter().flatten().filter(|class| !class.is_empty()).cloned())
 }
 
 /// The class that a volume names.

@@ -1,5 +1,6 @@
 //! A CronJob, its Jobs, and what this reconcile has done already.
 
+use coxswain_machinery::random::HashSet;
 use std::sync::Arc;
 
 use jiff::tz::TimeZone;
@@ -24,9 +25,9 @@ pub(super) struct View {
     /// Its Jobs, by name, without those that this reconcile has deleted or made.
     pub(super) jobs: Vec<Arc<Job>>,
     /// Jobs of the status that are not there any more.
-    pub(super) missing: Vec<Uid>,
+    pub(super) missing: HashSet<Uid>,
     /// Jobs that this reconcile has deleted.
-    pub(super) deleted: Vec<Uid>,
+    pub(super) deleted: HashSet<Uid>,
     /// The Job of an activation that this reconcile has made, or found.
     pub(super) made: Option<Made>,
     pub(super) failed: Vec<Failed>,
@@ -86,7 +87,7 @@ pub(super) fn observe(
 ) -> Result<Observation<View>, ObserveError> {
     let Some(mut cron_job) = room.cron_jobs.get(key) else { return Ok(Observation::Nothing) };
     let uid = cron_job.metadata.uid.clone();
-    let deleted = deleted(read);
+    let deleted: HashSet<Uid> = deleted(read);
     let made = made(read, failures, &cron_job);
     let mut jobs = room.jobs.with_uid_of(ControllerKey::of(&cron_job.metadata, &CRON_JOBS));
     jobs.retain(|job| {
@@ -98,9 +99,8 @@ pub(super) fn observe(
     jobs.sort_by(|one, other| one.metadata.name.cmp(&other.metadata.name));
 
     let mut needs = Vec::new();
-    let is_listed =
-        |cron_job: &CronJob, job: &Job| listed(cron_job).any(|(_, held)| held == job.metadata.uid);
-    if jobs.iter().any(|job| job.end().is_none() && !is_listed(&cron_job, job)) {
+    let active: HashSet<Uid> = listed(&cron_job).map(|(_, uid)| uid).collect();
+    if jobs.iter().any(|job| job.end().is_none() && !active.contains(&job.metadata.uid)) {
         // Somebody may have written a status that the cache does not have yet.
         match read.object(&CRON_JOBS, key) {
             None => needs.push(Read::Object(&CRON_JOBS, key.clone())),
@@ -108,15 +108,18 @@ pub(super) fn observe(
             Some(Ok(found)) => cron_job = live(key, &uid, found.cloned())?,
         }
     }
-    let is_known = |uid: &Uid| deleted.contains(uid) || jobs.iter().any(|job| job.metadata.uid == *uid);
-    let mut missing = Vec::new();
+    let present: HashSet<Uid> = jobs.iter().map(|job| job.metadata.uid.clone()).collect();
+    let is_known = |uid: &Uid| deleted.contains(uid) || present.contains(uid);
+    let mut missing = HashSet::default();
     for (reference, uid) in listed(&cron_job).filter(|(_, uid)| !is_known(uid)) {
         let job = Key::new(key.namespace.clone(), reference.name.clone());
         match read.object(&JOBS, &job) {
             None => needs.push(Read::Object(&JOBS, job)),
             Some(Err(error)) => return Err(ObserveError::Retry(format!("get Job {job}: {error}"))),
             Some(Ok(found)) if found.is_some_and(|found| found.meta().uid == uid) => {}
-            Some(Ok(_)) => missing.push(uid),
+            Some(Ok(_)) => {
+                missing.insert(uid);
+            }
         }
     }
     if !needs.is_empty() {
@@ -149,7 +152,7 @@ fn live(key: &Key, uid: &Uid, found: Option<AnyObject>) -> Result<Arc<CronJob>, 
     found.ok_or_else(|| ObserveError::Retry(format!("CronJob {key} is not there any more")))
 }
 
-fn deleted(read: &Reads) -> Vec<Uid> {
+fn deleted(read: &Reads) -> HashSet<Uid> {
     let of_jobs = read.written().iter().filter(|effect| effect.kind == &JOBS);
     let deleted = of_jobs.filter_map(|effect| match &effect.change {
         WriteEffect::Deleted(uid) => Some(uid.clone()),

@@ -1,5 +1,6 @@
 //! What a decision about one Deployment rests on, read from the stores. Decides nothing.
 
+use coxswain_machinery::random::HashSet;
 use std::any::Any;
 use std::sync::Arc;
 
@@ -35,7 +36,7 @@ pub(super) struct View {
     pub(super) replica_sets: Vec<Arc<ReplicaSet>>,
     /// UIDs of those ReplicaSets that have pods which have not run to their end, be they on their way out or not. Only
     /// read for a Deployment that recreates.
-    pub(super) running: Vec<Uid>,
+    pub(super) running: HashSet<Uid>,
     /// What the first pass's plan met; empty on the first pass.
     pub(super) failures: Vec<Failure>,
     /// Whether the first pass's plan wrote the status, or may have.
@@ -62,11 +63,11 @@ pub(super) fn observe(
         replica_sets.retain(|held| held.metadata.name != met.metadata.name);
         replica_sets.push(met);
     }
-    let running = if deployment.spec.strategy.r#type == RECREATE {
+    let running: HashSet<Uid> = if deployment.spec.strategy.r#type == RECREATE {
         let sets = replica_sets.iter().map(|set| &set.metadata);
         sets.filter(|set| has_running_pods(room, set)).map(|set| set.uid.clone()).collect()
     } else {
-        Vec::new()
+        HashSet::default()
     };
     let is_status = |effect: &Effect| effect.kind == &DEPLOYMENTS && effect.subresource == "status";
     Ok(Some(View {

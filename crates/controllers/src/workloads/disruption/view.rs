@@ -1,6 +1,7 @@
 //! What a decision about one budget rests on, read from the stores and, of controllers that are not cached, live. Decides
 //! nothing.
 
+use coxswain_machinery::random::HashSet;
 use std::sync::Arc;
 
 use super::Controller;
@@ -21,7 +22,7 @@ pub(super) struct View {
     /// The pods that it selects, by name; what is wrong with its selector if that is unusable.
     pub(super) pods: Result<Vec<Arc<Pod>>, String>,
     /// Entries of `disruptedPods` that the cache of pods is too old to judge.
-    pub(super) unjudged: Vec<Str>,
+    pub(super) unjudged: HashSet<Str>,
     /// The controllers of the pods, in their order; none where the budget does not ask for their replicas.
     pub(super) controllers: Vec<Managed>,
     /// The pods that other budgets select, too, of which this one is to speak.
@@ -52,7 +53,7 @@ pub(super) fn observe(room: &Controller, key: &Key, failures: &[Failure], read: 
 }
 
 /// The entries of `disruptedPods` that may be of pods which the cache of pods has not seen, or not as they are.
-fn unjudged(room: &Controller, key: &Key, budget: &PodDisruptionBudget) -> Vec<Str> {
+fn unjudged(room: &Controller, key: &Key, budget: &PodDisruptionBudget) -> HashSet<Str> {
     let is_judged = |name: &Str| {
         let since = room.granted.since(key, name);
         since.is_some_and(|since| room.pods.store().shows(&Awaited::Version(since)))

@@ -1,5 +1,6 @@
 //! A pod as its Job sees it: whether it runs, how it ended and when, which index it has. Decides nothing.
 
+use coxswain_machinery::api::Among;
 use std::cmp::Reverse;
 
 use coxswain_machinery::api::pod::{ContainerStatus, Pod};
@@ -81,7 +82,8 @@ fn finished_at<'a>(statuses: impl Iterator<Item = &'a ContainerStatus>) -> Finis
 
 fn sidecars(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
     let statuses = pod.status.init_container_statuses.iter();
-    statuses.filter(|status| pod.shape.sidecars.contains(&status.name))
+    let names = Among::of(&pod.shape.sidecars);
+    statuses.filter(move |status| names.contains(&status.name))
 }
 
 /// How often containers and init containers of the pod were restarted, taken together.

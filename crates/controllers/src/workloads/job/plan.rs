@@ -20,6 +20,7 @@
 //! after a pod that could not be made or deleted everything that concerns the status and finalizers; after a finalizer that could
 //! not be taken off, the second update of the status. After any other failure there is nothing to do but to try again.
 
+use coxswain_machinery::random::HashMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -172,8 +173,10 @@ impl Remains {
     fn of(view: &View, members: &Members<'_>, has_ended: bool) -> Self {
         let Some(written) = &view.written else { return Self::All };
         let is_over = has_ended || view.job.metadata.is_deleting();
+        let kept = members.kept.iter().map(|member| (&member.pod.metadata.name, member));
+        let kept: HashMap<&Str, &Member<'_>> = kept.collect();
         let of_failure = |failure: &Failure| {
-            let named = members.kept.iter().find(|member| member.pod.metadata.name == failure.key.name);
+            let named = kept.get(&failure.key.name).copied();
             match (failure.kind == &PODS, failure.verb, named) {
                 (true, "create" | "delete", _) => Self::Tracking,
                 // Before its delete.

@@ -1,5 +1,6 @@
 //! What the controller counts of its work, under the original's names. Decides nothing.
 
+use coxswain_machinery::random::HashSet;
 use jiff::Timestamp;
 use prometheus::{Histogram, IntCounterVec};
 
@@ -67,7 +68,7 @@ impl Meter<AgeRatios> for Metrics {
 /// For each ready pod that is deleted, as how many times as old as the youngest ready one it is. Where all pods go, none
 /// was chosen.
 pub(super) fn age_ratios(view: &View, plan: &Plan, now: Timestamp) -> Vec<i64> {
-    let deleted: Vec<_> = plan.steps.iter().flat_map(deletes).collect();
+    let deleted: HashSet<&str> = plan.steps.iter().flat_map(deletes).collect();
     if deleted.is_empty() {
         return Vec::new();
     }
@@ -83,7 +84,7 @@ pub(super) fn age_ratios(view: &View, plan: &Plan, now: Timestamp) -> Vec<i64> {
     let Some(youngest) = ready().filter_map(|pod| age(pod)).min().filter(|age| *age > 0) else {
         return Vec::new();
     };
-    let chosen = ready().filter(|pod| deleted.contains(&&*pod.metadata.name));
+    let chosen = ready().filter(|pod| deleted.contains(&*pod.metadata.name));
     chosen.filter_map(|pod| Some(age(pod)? / youngest)).collect()
 }
 

@@ -51,6 +51,7 @@ pub(super) fn of(view: &View, kept: &[&Pod], scaling: &Scaling, now: Timestamp) 
     let count = |test: &dyn Fn(&Pod) -> bool| kept.iter().filter(|pod| test(pod)).count() as i32;
     let fully_labeled = |pod: &Pod| {
         let labels = &pod.metadata.labels;
+        // Linear: every pod is compared with the labels of the template.
         view.template_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
     };
     Desired {

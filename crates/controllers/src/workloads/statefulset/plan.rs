@@ -18,6 +18,7 @@
 //! | [`reasons`] | nothing: it says in words why |
 //! | [`bodies`] | nothing: it puts the bodies of the writes together |
 
+use coxswain_machinery::random::HashSet;
 use jiff::Timestamp;
 
 use super::metrics::Gauges;
@@ -93,11 +94,9 @@ fn finish(view: &View, kept: &[&Pod], replaced: usize, now: Timestamp, plan: &mu
 fn cut_history(view: &View, kept: &[&Pod], plan: &mut Plan) {
     let present = view.present.revision().map(|revision| revision.metadata.name.as_str());
     let current = view.current().map(|revision| revision.metadata.name.as_str());
-    let is_used = |name: &str| {
-        present == Some(name)
-            || current == Some(name)
-            || kept.iter().any(|pod| revision_of(pod).is_some_and(|held| held == name))
-    };
+    let of_pods: HashSet<&str> =
+        kept.iter().filter_map(|pod| revision_of(pod).map(|held| held.as_str())).collect();
+    let is_used = |name: &str| present == Some(name) || current == Some(name) || of_pods.contains(name);
     let limit = view.set.spec.revision_history_limit;
     let surplus = revisions::surplus(&view.revisions, limit, Counted::Unused, |revision| {
         is_used(revision.metadata.name.as_str())

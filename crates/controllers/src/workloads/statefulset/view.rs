@@ -177,6 +177,7 @@ fn members(room: &Controller, set: &StatefulSet, selector: &Selector, read: &Rea
     let version = |pod: &Pod| pod.metadata.resource_version.parse::<u64>().ok();
     for effect in read.written().iter().filter(|effect| effect.kind == &PODS) {
         if let Some(written) = effect.answer.clone().and_then(typed::<Pod>)
+            // Linear: a pass writes 500 pods at most.
             && let Some(held) = pods.iter_mut().find(|held| held.metadata.uid == written.metadata.uid)
             && version(held) < version(&written)
         {

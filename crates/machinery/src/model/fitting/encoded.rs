@@ -27,6 +27,7 @@ pub fn tolerating(spec: &[u8], tolerations: &[Toleration]) -> Result<Vec<u8>, Wi
     while let Some((number, value, raw)) = fields.next_raw()? {
         let held = if number == TOLERATIONS {
             let held = ShapedToleration::decode(&bytes::Bytes::copy_from_slice(value.bytes()?))?;
+            // Linear: a controller adds a handful.
             tolerations.iter().find(|added| is_same(added, &Toleration::from(held.clone())))
         } else {
             None

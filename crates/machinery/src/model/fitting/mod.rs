@@ -17,6 +17,7 @@ use crate::api::placement::PlacedTemplate;
 use crate::api::pod::{NodeSelectorRequirement, NodeSelectorTerm};
 use crate::api::shape::Toleration;
 use crate::wire::{Labels, Message, Raw, Str, WireError};
+use std::collections::BTreeSet;
 
 mod encoded;
 #[cfg(test)]
@@ -96,8 +97,8 @@ struct Requirement {
 
 #[derive(Clone, Debug, PartialEq)]
 enum LabelTest {
-    In(Vec<Str>),
-    NotIn(Vec<Str>),
+    In(BTreeSet<Str>),
+    NotIn(BTreeSet<Str>),
     Exists,
     DoesNotExist,
     Above(i64),
@@ -198,8 +199,8 @@ impl Requirement {
         let values = &expression.values;
         let number = || if let [value] = values.as_slice() { value.parse().ok() } else { None };
         let test = match expression.operator.as_str() {
-            "In" if !values.is_empty() => LabelTest::In(values.clone()),
-            "NotIn" if !values.is_empty() => LabelTest::NotIn(values.clone()),
+            "In" if !values.is_empty() => LabelTest::In(values.iter().cloned().collect()),
+            "NotIn" if !values.is_empty() => LabelTest::NotIn(values.iter().cloned().collect()),
             "Exists" if values.is_empty() => LabelTest::Exists,
             "DoesNotExist" if values.is_empty() => LabelTest::DoesNotExist,
             "Gt" => LabelTest::Above(number()?),

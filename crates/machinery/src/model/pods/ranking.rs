@@ -6,6 +6,7 @@
 //! rank is a sort key, so that the order is total by construction: within a bucket the later criteria decide, and
 //! the UID comes last. Where the original's choice does not hang on random UIDs, both agree.
 
+use crate::api::Among;
 use std::cmp::Reverse;
 
 use jiff::Timestamp;
@@ -95,7 +96,8 @@ pub fn deletion_cost(pod: &Pod) -> i32 {
 pub fn most_restarts(pod: &Pod) -> (i32, i32) {
     let containers = pod.status.container_statuses.iter().map(|status| status.restart_count);
     let statuses = pod.status.init_container_statuses.iter();
-    let sidecars = statuses.filter(|status| pod.shape.sidecars.contains(&status.name));
+    let names = Among::of(&pod.shape.sidecars);
+    let sidecars = statuses.filter(|status| names.contains(&status.name));
     let sidecars = sidecars.map(|status| status.restart_count);
     (containers.max().unwrap_or(0), sidecars.max().unwrap_or(0))
 }

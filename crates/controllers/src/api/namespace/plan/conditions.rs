@@ -47,6 +47,7 @@ pub(super) fn write(view: &View, errors: &[String], now: Timestamp) -> Result<Op
     let namespace = &view.namespace;
     let mut changed = Vec::new();
     for mut said in all(view, errors, now) {
+        // Linear: there are five conditions to say.
         let held = namespace.status.conditions.iter().find(|held| held.r#type == said.kind);
         if held.is_some_and(|held| {
             held.status == said.status && held.reason == said.reason && held.message == said.message

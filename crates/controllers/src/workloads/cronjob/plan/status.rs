@@ -1,6 +1,7 @@
 //! What the status of a CronJob is to say: which Jobs run, when it was started last, and when a Job succeeded last.
 
 use bytes::Bytes;
+use coxswain_machinery::random::HashSet;
 use jiff::Timestamp;
 
 use super::super::view::{View, listed};
@@ -18,7 +19,7 @@ use coxswain_machinery::wire::{Message, Time, Uid, Value, WireError, field, path
 pub(super) struct Status<'a> {
     cron_job: &'a CronJob,
     /// Jobs that it lists and that do not run any more.
-    gone: Vec<Uid>,
+    gone: HashSet<Uid>,
     /// The Job that has been made.
     added: Option<ObjectReference>,
     last_schedule_time: Option<Time>,
@@ -39,9 +40,11 @@ impl<'a> Status<'a> {
             told: Vec::new(),
         };
         let surplus = super::history::surplus(view);
+        let surplus: HashSet<&Uid> = surplus.into_iter().map(|job| &job.metadata.uid).collect();
+        let active: HashSet<Uid> = listed(cron_job).map(|(_, uid)| uid).collect();
         for job in view.jobs.iter().map(AsRef::as_ref) {
-            let is_surplus = surplus.iter().any(|held| held.metadata.uid == job.metadata.uid);
-            status.see(job, is_surplus);
+            let is_surplus = surplus.contains(&job.metadata.uid);
+            status.see(job, active.contains(&job.metadata.uid), is_surplus);
             // The Job may be the only record of its activation, if the answer to its create was lost: the activation is written
             // into the status before the Job is deleted.
             if is_surplus && let Some(at) = jobs::started(view, job) {
@@ -50,14 +53,13 @@ impl<'a> Status<'a> {
         }
         for (reference, uid) in listed(cron_job).filter(|(_, uid)| view.missing.contains(uid)) {
             status.told.push((false, "MissingJob", format!("Active job went missing: {}", reference.name)));
-            status.gone.push(uid);
+            status.gone.insert(uid);
         }
         status
     }
 
     /// Sees to one of the Jobs. Of one that the history does not keep nobody is told.
-    fn see(&mut self, job: &Job, is_surplus: bool) {
-        let is_listed = listed(self.cron_job).any(|(_, uid)| uid == job.metadata.uid);
+    fn see(&mut self, job: &Job, is_listed: bool, is_surplus: bool) {
         let name = &job.metadata.name;
         let Some(end) = job.end() else {
             if !is_listed {
@@ -67,7 +69,7 @@ impl<'a> Status<'a> {
             return;
         };
         if is_listed {
-            self.gone.push(job.metadata.uid.clone());
+            self.gone.insert(job.metadata.uid.clone());
             if !is_surplus {
                 let message = format!("Saw completed job: {name}, condition: {}", end.r#type);
                 self.told.push((false, "SawCompletedJob", message));

@@ -1,5 +1,6 @@
 //! Why the plan for one DaemonSet is what it is, in words. Decides nothing.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -73,7 +74,8 @@ fn counts(view: &View, daemons: &Daemons<'_>, now: Timestamp) -> String {
 
 /// Why nodes get no pod.
 fn excluded(view: &View, daemons: &Daemons<'_>) -> Vec<String> {
-    let (mut unselected, mut tainted) = (Vec::new(), Vec::<(String, Vec<&Str>)>::new());
+    let mut unselected = Vec::new();
+    let mut tainted: BTreeMap<String, Vec<&Str>> = BTreeMap::new();
     for node in
         view.nodes.iter().filter(|node| daemons.nodes.get(&node.metadata.name).is_some_and(|fit| !fit.runs()))
     {
@@ -86,10 +88,7 @@ fn excluded(view: &View, daemons: &Daemons<'_>) -> Vec<String> {
                 } else {
                     format!("{}={}:{}", taint.key, taint.value, taint.effect)
                 };
-                match tainted.iter_mut().find(|(known, _)| *known == taint) {
-                    Some((_, nodes)) => nodes.push(&node.metadata.name),
-                    None => tainted.push((taint, vec![&node.metadata.name])),
-                }
+                tainted.entry(taint).or_default().push(&node.metadata.name);
             }
         }
     }
@@ -102,7 +101,6 @@ fn excluded(view: &View, daemons: &Daemons<'_>) -> Vec<String> {
             names(unselected)
         ));
     }
-    tainted.sort();
     for (taint, mut nodes) in tainted {
         nodes.sort();
         reasons.push(format!(
@@ -183,6 +181,7 @@ fn rollout(view: &View, daemons: &Daemons<'_>, hash: &str, now: Timestamp) -> Op
     }
     let min_ready = view.daemon_set.spec.min_ready_seconds;
     let available = |node: &Str| {
+        // Linear: the pods of this node.
         daemons
             .on(node)
             .iter()

@@ -3,6 +3,7 @@
 //! A revision is found by its document, never by its hash: so those of the original are taken over as they are. A template that
 //! was rolled out before has its revision still, and rolling back to it means that the revision gets the highest number.
 
+use coxswain_machinery::random::HashSet;
 use std::sync::Arc;
 
 use super::super::view::{View, in_the_way, node_of};
@@ -14,7 +15,7 @@ use coxswain_machinery::model::owners::{self, Claim, claim};
 use coxswain_machinery::model::plan::{Tolerate, Verb};
 use coxswain_machinery::model::revisions::{self, Counted, NewRevision, REVISION_LABEL, TemplateDocument};
 use coxswain_machinery::model::{Key, Step, Write, pods};
-use coxswain_machinery::wire::WireError;
+use coxswain_machinery::wire::{Str, WireError};
 
 /// The revision of the present template.
 pub(super) struct Present {
@@ -141,10 +142,10 @@ fn release(view: &View, revision: &ControllerRevision) -> Write {
 
 /// The deletes of revisions that are not kept: beyond `revisionHistoryLimit`, and of no pod.
 pub(super) fn clean_up(view: &View, claims: &Claims<'_>, old: &[Arc<ControllerRevision>]) -> Vec<Step> {
-    let is_used = |revision: &ControllerRevision| {
-        let hash = hash_of(revision);
-        claims.kept.iter().any(|pod| node_of(pod).is_some() && writes::has_hash(pod, &hash))
-    };
+    let placed = claims.kept.iter().filter(|pod| node_of(pod).is_some());
+    let used: HashSet<&str> =
+        placed.filter_map(|pod| pod.metadata.labels.get(REVISION_LABEL)).map(Str::as_str).collect();
+    let is_used = |revision: &ControllerRevision| used.contains(&*hash_of(revision));
     let limit = view.daemon_set.spec.revision_history_limit;
     let surplus = revisions::surplus(old, limit, Counted::All, is_used);
     surplus.into_iter().map(|revision| Step::Write(revisions::delete(revision))).collect()

@@ -1,5 +1,6 @@
 //! The bodies of writes. What exists is edited in its own bytes: every field that is not ours, known or not, stays.
 
+use coxswain_machinery::random::HashMap;
 use std::collections::BTreeMap;
 
 use super::annotations::REVISION;
@@ -15,7 +16,7 @@ use coxswain_machinery::model::plan::Verb;
 use coxswain_machinery::model::template::{HASH_LABEL, Template};
 use coxswain_machinery::model::{Key, Write, pods};
 use coxswain_machinery::wire::splice::{Edit, edit, get, put_bytes, put_varint_field};
-use coxswain_machinery::wire::{Field, Message, Path, Reader, Time, WireError, field, path};
+use coxswain_machinery::wire::{Field, Message, Path, Reader, Str, Time, WireError, field, path};
 
 /// The ReplicaSet of the Deployment's template.
 pub(super) fn new_replica_set(
@@ -149,8 +150,12 @@ fn status_edits(deployment: &Deployment, new: &DeploymentStatus) -> Result<Vec<E
         let path = path!(Deployment, status.conditions);
         let held = held_conditions(deployment)?;
         edits.push(Edit::Clear(path));
+        let mut by_type: HashMap<&Str, _> = HashMap::default();
+        for before in old.conditions.iter().zip(&held) {
+            by_type.entry(&before.0.r#type).or_insert(before);
+        }
         for condition in &new.conditions {
-            let before = old.conditions.iter().zip(&held).find(|(old, _)| old.r#type == condition.r#type);
+            let before = by_type.get(&condition.r#type).copied();
             let encoded = match before {
                 Some((old, bytes)) if old == condition => bytes.to_vec(),
                 Some((_, bytes)) => edit(bytes, &condition_edits(condition))?,

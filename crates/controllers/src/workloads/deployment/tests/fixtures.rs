@@ -1,5 +1,6 @@
 //! Objects, and plans as lines of text.
 
+use coxswain_machinery::random::HashSet;
 use std::any::Any;
 use std::sync::Arc;
 
@@ -138,7 +139,7 @@ pub(super) fn view(deployment: &Arc<Deployment>, replica_sets: &[Arc<ReplicaSet>
         deployment: Arc::clone(deployment),
         selector: Selector::compile(&deployment.spec.selector).unwrap(),
         replica_sets: replica_sets.to_vec(),
-        running: Vec::new(),
+        running: HashSet::default(),
         failures: Vec::new(),
         has_written_status: false,
         gates: Gates { terminating_replicas: true },

@@ -1,5 +1,6 @@
 //! The descriptor, which keys a change concerns, and what is observed.
 
+use coxswain_machinery::random::HashSet;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -194,7 +195,7 @@ fn running_pods_are_looked_for_only_where_they_matter() {
         put(&stores.pods, &pod(&set, phase));
         view::observe(&stores.room, &key, &[], &Reads::default()).unwrap().unwrap().running
     };
-    assert_eq!(running(&recreating(), "Running"), std::slice::from_ref(&set.metadata.uid));
+    assert_eq!(running(&recreating(), "Running"), HashSet::from_iter([set.metadata.uid.clone()]));
     assert!(running(&recreating(), "Succeeded").is_empty());
     assert!(running(&named("web"), "Running").is_empty());
 }

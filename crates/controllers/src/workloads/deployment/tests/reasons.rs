@@ -4,6 +4,7 @@ use super::super::Controller;
 use super::fixtures::*;
 use coxswain_machinery::api::apps::{Deployment, ReplicaSet};
 use coxswain_machinery::framework::Room as _;
+use coxswain_machinery::random::HashSet;
 use std::sync::Arc;
 
 fn said(deployment: &Arc<Deployment>, sets: &[Arc<ReplicaSet>]) -> Vec<String> {
@@ -79,7 +80,7 @@ fn it_says_what_comes_before_the_template() {
         deployment.spec.strategy.rolling_update = None;
     });
     let mut seen = view(&recreate, &[replica_set(1, 10, |_| {}), replica_set(2, 0, |_| {})]);
-    seen.running = vec!["uid-1".into()];
+    seen.running = HashSet::from_iter(["uid-1".into()]);
     assert_eq!(
         Controller::reasons(&seen, now())[1],
         "Pods of 1 earlier ReplicaSet still run: the strategy is Recreate, so none of the present template is made before \

@@ -1,5 +1,6 @@
 //! `Recreate`: nothing new as long as anything old runs.
 
+use coxswain_machinery::random::HashSet;
 use std::sync::Arc;
 
 use super::fixtures::*;
@@ -32,7 +33,7 @@ fn it_waits_for_pods_that_count() {
 fn it_waits_for_pods_that_are_on_their_way_out() {
     let sets = [replica_set(1, 0, |_| {})];
     let mut view = view(&at(2), &sets);
-    view.running = vec!["uid-1".into()];
+    view.running = HashSet::from_iter(["uid-1".into()]);
     assert_eq!(steps(&super::super::plan::plan(&view, now())), [""; 0]);
 }
 
@@ -47,7 +48,7 @@ fn then_the_new_ones_come() {
 fn pods_of_the_new_one_are_no_reason_to_wait() {
     let sets = [replica_set(1, 0, |_| {}), replica_set(2, 0, |_| {})];
     let mut view = view(&at(2), &sets);
-    view.running = vec!["uid-2".into(), "uid-of-another".into()];
+    view.running = HashSet::from_iter(["uid-2".into(), "uid-of-another".into()]);
     let steps = steps(&super::super::plan::plan(&view, now()));
     assert!(steps[0].starts_with("update web-2 size=10 "), "{steps:?}");
 }

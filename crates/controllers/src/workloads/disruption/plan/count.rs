@@ -1,5 +1,6 @@
 //! How many pods there should be, how many are healthy, how many must be, and who is about to be evicted.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -24,7 +25,7 @@ pub(super) struct Count {
     pub(super) desired: i32,
     pub(super) expected: i32,
     /// Entries of `disruptedPods` that don't stay.
-    pub(super) dropped: Vec<Str>,
+    pub(super) dropped: BTreeSet<Str>,
     /// Those of them whose pods were to be deleted and were not.
     pub(super) overdue: Vec<Str>,
     /// When the next entry expires that stays.
@@ -81,7 +82,7 @@ impl Count {
             healthy: 0,
             desired: 0,
             expected: 0,
-            dropped: Vec::new(),
+            dropped: BTreeSet::new(),
             overdue: Vec::new(),
             next_expiry: None,
             is_untold: false,
@@ -92,7 +93,7 @@ impl Count {
             let is_over = left(*since, DELETION_TIMEOUT, now).is_zero();
             let left = left(*since, if is_judged { DELETION_TIMEOUT } else { UNTOLD_TIMEOUT }, now);
             if left.is_zero() || seems_gone && is_judged {
-                count.dropped.push(name.clone());
+                count.dropped.insert(name.clone());
                 if !seems_gone {
                     count.overdue.push(name.clone());
                 }

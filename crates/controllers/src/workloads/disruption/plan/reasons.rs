@@ -105,7 +105,7 @@ fn waited_for(view: &View, pods: &[Arc<Pod>], counted: &Count) -> Option<String>
     let wait = counted.next_expiry?;
     let entries = view.budget.status.disrupted_pods.iter().map(|(name, _)| name);
     let waiting: Vec<_> = entries
-        .filter(|name| !counted.dropped.contains(name))
+        .filter(|name| !counted.dropped.contains(*name))
         .filter_map(|name| pod_of(pods, name))
         .map(|pod| &pod.metadata.name)
         .collect();

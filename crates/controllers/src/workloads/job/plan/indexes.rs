@@ -46,7 +46,7 @@ impl Indexes {
         let told = IndexSet::parse(&job.status.completed_indexes, completions);
         let counts =
             |member: &&Member<'_>| member.is_tracked && member.index.is_some_and(|index| index < completions);
-        let mut succeeded = told.clone();
+        let mut succeeded: IndexSet = told.clone();
         for member in members.kept.iter().filter(counts).filter(|member| member.has_succeeded) {
             member.index.map(|index| succeeded.insert(index));
         }

@@ -72,7 +72,7 @@ impl<'a> Members<'a> {
     pub(super) fn of(view: &'a View) -> Self {
         let job = &view.job;
         let mut members = Self { kept: Vec::new(), adopted: Vec::new(), released: Vec::new() };
-        let (succeeded, failed) = lists(job);
+        let (succeeded, failed): (HashSet<&Uid>, HashSet<&Uid>) = lists(job);
         let is_strict = is_strict(job);
         let mut keep = |pod: &'a Pod, is_adopted: bool| {
             let uid = &pod.metadata.uid;
@@ -128,6 +128,7 @@ impl<'a> Members<'a> {
             if member.is_active() && written.deleted.contains(&member.pod.metadata.uid) {
                 member.state = State::Terminating;
             }
+            // Linear: no, these are a set.
             member.is_tracked &= !written.released.contains(&member.pod.metadata.uid);
         }
     }

@@ -55,6 +55,7 @@ fn by_exit_code(codes: &OnExitCodes, pod: &Pod) -> Option<String> {
         (code != 0).then_some((&status.name, code))
     });
     let is_named = |name| codes.container_name.as_ref().is_none_or(|wanted| wanted == name);
+    // Linear: a rule has 255 codes at most.
     let is_listed = |code| codes.values.contains(&code);
     let matches = |code| match codes.operator.as_str() {
         "In" => is_listed(code),
@@ -72,6 +73,7 @@ fn by_condition(rule: &coxswain_machinery::api::batch::PodFailurePolicyRule, pod
             let wanted = if pattern.status.is_empty() { "True" } else { &pattern.status };
             pattern.r#type == kind && wanted == status
         };
+        // Linear: a rule has 20 patterns at most.
         rule.on_pod_conditions.iter().any(same)
     };
     let held = pod.status.conditions.iter().find(|held| is_wanted(&held.r#type, &held.status))?;

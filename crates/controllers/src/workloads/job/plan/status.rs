@@ -135,6 +135,7 @@ fn conditions_over(held: &[u8], wanted: &[JobCondition]) -> Result<Vec<u8>, Wire
             _ => None,
         };
         let at = condition.and_then(|held| {
+            // Linear: held and new ones have one order, so the first is the one.
             new.iter().position(|said| said.r#type == held.r#type).map(|at| (at, *new[at] == held))
         });
         match at {

@@ -1,6 +1,7 @@
 //! The bodies of what is made: a pod with its name, its labels and its claims; a claim.
 
 use bytes::Bytes;
+use coxswain_machinery::random::HashSet;
 use serde_json::json;
 
 use super::super::view::{ClaimTemplate, View};
@@ -52,9 +53,10 @@ fn with_claims(view: &View, ordinal: i32, pod: &[u8]) -> Result<Vec<u8>, WireErr
         let claim = template.claim_name(&view.set.metadata.name, ordinal);
         put_bytes(&mut out, VOLUMES, &claim_volume(&template.name, &claim));
     }
+    let names: HashSet<&str> = view.templates.iter().map(|template| template.name.as_str()).collect();
     let is_claim = |volume: &[u8]| {
         let name = get(volume, VOLUME_NAME).ok().flatten().and_then(|name| name.text().ok());
-        view.templates.iter().any(|template| Some(template.name.as_str()) == name.as_deref())
+        name.is_some_and(|name| names.contains(&*name))
     };
     out.extend(retain_items(spec, VOLUMES, |volume| !is_claim(volume))?);
     Ok(out)

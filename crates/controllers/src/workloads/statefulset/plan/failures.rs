@@ -1,7 +1,9 @@
 //! What is done when a write failed: events of what was not made, and the owners of claims, the status, and the history all
 //! the same.
 
+use coxswain_machinery::random::HashSet;
 use jiff::Timestamp;
+use std::collections::BTreeMap;
 
 use super::super::revisions::Present;
 use super::super::view::View;
@@ -10,7 +12,6 @@ use super::ordinals::pod_name;
 use super::sync::Sync;
 use super::{event, finish, joined, not_created};
 use coxswain_machinery::api::kinds::{CONTROLLER_REVISIONS, PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS};
-use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::model::plan::EventSpec;
 use coxswain_machinery::model::{Failure, Plan, Step};
 
@@ -58,7 +59,7 @@ fn events(view: &View, members: &Members<'_>) -> Vec<EventSpec> {
         |kind| view.failures.iter().filter(move |failure| failure.kind == kind && failure.verb == "create");
     let mut events = Vec::new();
     // By pod, the errors of its claims.
-    let mut claimless: Vec<(String, Vec<String>)> = Vec::new();
+    let mut claimless: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for failure in creates(&PERSISTENT_VOLUME_CLAIMS) {
         let claim = &failure.key.name;
         let Some(pod) = pod_of_claim(view, claim) else { continue };
@@ -71,13 +72,10 @@ fn events(view: &View, members: &Members<'_>) -> Vec<EventSpec> {
             events.push(event(view, true, "FailedCreate", message));
         }
         let error = format!("failed to create PVC {claim}: {}", failure.message);
-        match claimless.iter_mut().find(|(held, _)| *held == pod) {
-            Some((_, errors)) => errors.push(error),
-            None => claimless.push((pod, vec![error])),
-        }
+        claimless.entry(pod).or_default().push(error);
     }
-    let is_there = |name: &str| members.kept.iter().any(|pod: &&Pod| pod.metadata.name == name);
-    for (pod, errors) in claimless.into_iter().filter(|(pod, _)| !is_there(pod)) {
+    let there: HashSet<&str> = members.kept.iter().map(|pod| pod.metadata.name.as_str()).collect();
+    for (pod, errors) in claimless.into_iter().filter(|(pod, _)| !there.contains(pod.as_str())) {
         events.push(not_created(view, &pod, &joined(errors)));
     }
     for failure in refused_pods(view) {

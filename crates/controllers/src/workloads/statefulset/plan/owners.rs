@@ -117,6 +117,7 @@ fn wanted(view: &View, holder: Holder<'_>, claim: &PersistentVolumeClaim) -> Wan
     let mut wanted = Vec::new();
     wanted.extend(by_set.then(|| controller_reference(set, &STATEFUL_SETS)));
     wanted.extend(pod.filter(|_| by_pod).map(|pod| controller_reference(pod, &PODS)));
+    // Linear: two are wanted at most.
     let same = ours.len() == wanted.len()
         && ours
             .iter()

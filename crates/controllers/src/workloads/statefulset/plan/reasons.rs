@@ -148,7 +148,8 @@ impl<'a> Told<'a> {
 
     /// Pods whose ordinals are not those of replicas, with these.
     fn surplus(&self) -> impl Iterator<Item = (i32, &'a Pod)> {
-        let (set, ordinals) = (&self.view.set.metadata.name, self.ordinals);
+        let set = &self.view.set.metadata.name;
+        let ordinals: Ordinals = self.ordinals;
         let numbered =
             self.kept.iter().filter_map(|pod| Some((ordinal_of(set, &pod.metadata.name).flatten()?, *pod)));
         numbered.filter(move |(ordinal, _)| !ordinals.contains(*ordinal))
@@ -176,6 +177,7 @@ impl<'a> Told<'a> {
         let rolling = set.spec.update_strategy.rolling_update.as_deref();
         let partition = rolling.and_then(|rolling| rolling.partition).unwrap_or(0);
         let candidates = self.ordinals.from(partition);
+        // Linear: no, this is a range.
         let Some(next) = all.iter().rev().find(|ordinal| candidates.contains(*ordinal)) else {
             return Some(format!("{old}, and below the partition of {partition}: nothing is replaced."));
         };

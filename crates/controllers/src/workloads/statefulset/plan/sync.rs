@@ -3,6 +3,7 @@
 //! Replicas are looked at upwards, surplus pods and updates downwards. With `OrderedReady` one pod is waited for before the next
 //! is touched; with `Parallel` all are done at once, but updates one by one.
 
+use coxswain_machinery::random::{HashMap, HashSet};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow::{self, Break, Continue};
 
@@ -52,10 +53,8 @@ fn is_of_current(set: &StatefulSet, ordinals: Ordinals, ordinal: i32) -> bool {
 pub(in super::super) fn makes_old_pods(view: &View) -> bool {
     let set = &view.set;
     let ordinals = Ordinals::of(set);
-    let is_there = |ordinal: i32| {
-        let name = pod_name(&set.metadata.name, ordinal);
-        view.pods.iter().any(|pod| pod.metadata.name == name)
-    };
+    let names: HashSet<&str> = view.pods.iter().map(|pod| pod.metadata.name.as_str()).collect();
+    let is_there = |ordinal: i32| names.contains(&*pod_name(&set.metadata.name, ordinal));
     let mut old = ordinals.all().take_while(|ordinal| is_of_current(set, ordinals, *ordinal));
     !set.metadata.is_deleting() && old.any(|ordinal| !is_there(ordinal))
 }
@@ -245,6 +244,7 @@ impl<'a> Sync<'a> {
     fn chain(&mut self, steps: Vec<Step>) -> Chain {
         let mut chain = Chain::new();
         for step in steps {
+            // Linear: a chain is of one pod; of what it holds the claims are the author's, and an Event is behind them.
             let creates =
                 chain.iter().any(|write| write.kind == &PODS && matches!(write.verb, Verb::Create(_)));
             match step {
@@ -476,12 +476,14 @@ impl<'a> Sync<'a> {
     }
 
     fn has_claims(&self, pod: &Pod, ordinal: i32) -> bool {
+        let named = pod.claims.iter().filter_map(|claim| match &claim.source {
+            PodClaimSource::Named(named) => Some((&claim.volume, named.as_str())),
+            _ => None,
+        });
+        let named: HashMap<&Str, &str> = named.collect();
         self.view.templates.iter().all(|template| {
             let wanted = template.claim_name(&self.view.set.metadata.name, ordinal);
-            pod.claims.iter().any(|claim| {
-                claim.volume == template.name
-                    && matches!(&claim.source, PodClaimSource::Named(named) if *named == wanted)
-            })
+            named.get(&template.name).is_some_and(|held| wanted == *held)
         })
     }
 
