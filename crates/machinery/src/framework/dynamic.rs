@@ -368,7 +368,7 @@ impl Supervisor {
         } else if !(held.iter().any(|held| same(held)) && resources.has_failed_group(kind.group)) {
             let row = self.room.in_full(kind).or_else(|| self.in_full(kind));
             let handle = self.informers.acquire(row.unwrap_or(kind), None);
-            let registration = handle.add_handler(self.controller, self.handler(kind));
+            let registration = handle.add_handler(self.controller, self.handler(kind)).replayed().await;
             self.running.lock().push(Running { kind, is_told: false, registration, handle });
             // The room may want to know of its watches from the first object on.
             self.show();
@@ -394,7 +394,7 @@ impl Supervisor {
             handle.release().await;
             return;
         }
-        let registration = handle.add_handler(self.controller, self.handler(kind));
+        let registration = handle.add_handler(self.controller, self.handler(kind)).replayed().await;
         let Some(before) = ({
             let mut running = self.running.lock();
             let at = running.iter().position(own);
