@@ -174,8 +174,12 @@ proptest! {
         steps in prop::collection::vec((0_u8..9, 0_usize..2, 0_usize..2), 0..80),
     ) {
         let mut stage = Stage::new();
-        NODES_OF_IT.into_iter().for_each(|node| stage.node(node));
-        VOLUMES.into_iter().for_each(|volume| stage.bound(volume, &["ReadWriteOnce"]));
+        for node in NODES_OF_IT {
+            stage.node(node);
+        }
+        for volume in VOLUMES {
+            stage.bound(volume, &["ReadWriteOnce"]);
+        }
         let workers = Workers::of(&stage);
         let mut under_way: [Option<UnderWay>; 2] = [None, None];
         for (what, at, volume) in steps {
