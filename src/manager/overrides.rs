@@ -248,7 +248,7 @@ impl Overrides {
             (Some(last), None) => overrides.forget(last),
             (None, None) => {}
         };
-        let _told = handle.add_handler("overrides", Arc::new(handler));
+        let _told = handle.add_handler("overrides", Arc::new(handler)).replayed().await;
         let known = async {
             if handle.wait_synced().await.is_ok() {
                 self.known.send_replace(true);

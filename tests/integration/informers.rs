@@ -212,10 +212,10 @@ async fn caches_outlive_cut_watches_forgotten_versions_and_a_restarted_server() 
     let informers = informers(&source, true);
     let handle = informers.acquire(&kinds::CONFIG_MAPS, None);
     let (handler, view) = rebuilder();
-    let _registration = handle.add_handler("rebuilder", handler);
+    let _registration = handle.add_handler("rebuilder", handler).replayed().await;
     let metadata = informers.acquire(&METADATA, None);
     let (handler, metadata_view) = rebuilder();
-    let _metadata_registration = metadata.add_handler("rebuilder", handler);
+    let _metadata_registration = metadata.add_handler("rebuilder", handler).replayed().await;
     handle.wait_synced().await.unwrap();
     metadata.wait_synced().await.unwrap();
     assert_eq!(source.lists.load(Ordering::Relaxed), 0, "the initial state came as a stream");

@@ -156,7 +156,7 @@ impl Replicas {
             (None, Some(gone)) => board.see_gone(&gone.meta().name),
             (None, None) => {}
         };
-        let _told = leases.add_handler("replicas", Arc::new(handler));
+        let _told = leases.add_handler("replicas", Arc::new(handler)).replayed().await;
         // Whoever takes a name without having seen which are taken would make one more.
         let synced = stop.run_until_cancelled(leases.wait_synced()).await;
         if matches!(synced, Some(Ok(()))) {

@@ -12,7 +12,7 @@ use coxswain_machinery::api::kinds::{
 use coxswain_machinery::api::{AnyObject, Kind};
 use coxswain_machinery::client::{Fault, FaultRule, Faults};
 use coxswain_machinery::informer::{
-    Delta, InformerHandle, InformerStats, Informers, InformersConfig, Registration, WatchTiming,
+    Delta, InformerHandle, InformerStats, Informers, InformersConfig, NewHandler, WatchTiming,
 };
 use coxswain_machinery::random::HashMap;
 use coxswain_machinery::telemetry::Registry;
@@ -45,7 +45,7 @@ const WATCHED: [(&Kind, Option<&str>); 8] = [
 /// An informer, and a handler that keeps an account of what it hears.
 struct Watched {
     handle: InformerHandle,
-    _registration: Registration,
+    _registration: NewHandler,
     account: Arc<Mutex<Account>>,
 }
 

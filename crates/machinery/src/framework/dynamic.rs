@@ -6,7 +6,8 @@
 //! it would from a watch of its own, always by the resource's metadata-only row ([`crate::api::dynamic`]).
 //!
 //! - While the resources of any version of a group can't be found out, the watches of that group stay as they are.
-//! - When the server prefers another version, the old one's watch ends before the new one's begins.
+//! - When the server prefers another version, the old one's watch ends before the new one's begins. The room hears when the new
+//!   one has shown all objects.
 //! - Nothing outlives the controller: the supervisor is joined with its workers, and the informers are released.
 //!
 //! It knows no resource by name and never writes.
@@ -58,8 +59,14 @@ pub trait DynamicRoom: Send + Sync + 'static {
     /// An object changed. The metadata of what `delta` holds is complete; of what type the objects are is not said.
     fn changed(&self, kind: &'static Kind, delta: Delta<'_>, enqueue: Enqueue<'_>);
 
-    /// Objects of `kind` are not watched any more. Those that were there may still be.
+    /// Objects of `kind` are not watched any more. Those that were there may still be, and the watch of another version may
+    /// follow.
     fn forgotten(&self, kind: &'static Kind, enqueue: Enqueue<'_>);
+
+    /// The room has heard of all objects of `kind` that were there when their watch began.
+    fn synced(&self, kind: &'static Kind, enqueue: Enqueue<'_>) {
+        let _ = (kind, enqueue);
+    }
 
     /// Discovery failed as a whole: watches stay as they are until it works again.
     fn failed(&self, error: &str) {
@@ -130,6 +137,22 @@ impl DynamicWatches {
         }
     }
 
+    /// The metadata-only row of a kind's resource in the version that the server prefers, as of the last discovery. `None`: no
+    /// version of it is served. An error says why that is not known.
+    pub fn served_row(&self, kind: &'static Kind) -> Result<Option<&'static Kind>, String> {
+        let Some(resources) = self.seen.read().resources.clone() else {
+            return Err("the API's resources are not known yet".to_owned());
+        };
+        let mapper = RestMapper::new(Arc::clone(&resources));
+        match mapper.resource(kind.group, None, kind.resource) {
+            Some(resource) => Ok(Some(resource.metadata_kind())),
+            None if resources.has_failed_group(kind.group) => {
+                Err(format!("the resources of group {} cannot be found out", kind.group))
+            }
+            None => Ok(None),
+        }
+    }
+
     /// Puts a key into the controller's queue of this name. Before the controller is built there is none.
     pub fn enqueue(&self, queue: &str, key: Key) {
         if let Some(held) = self.queue(queue) {
@@ -178,6 +201,8 @@ pub(super) struct Supervisor {
 /// One running watch. The handler is off before the informer is let go.
 struct Running {
     kind: &'static Kind,
+    /// Whether the room knows that it has heard of all objects.
+    is_told: bool,
     registration: Registration,
     handle: InformerHandle,
 }
@@ -259,6 +284,21 @@ impl Supervisor {
             let span = trace::sync(self.controller, handle.store(), handle.has_synced());
             let _ = handle.wait_synced().instrument(span).await;
         }
+        self.tell_synced();
+    }
+
+    /// Tells the room of watches that have synced.
+    fn tell_synced(&self) {
+        let mut synced = Vec::new();
+        for held in self.running.lock().iter_mut() {
+            if !held.is_told && held.handle.has_synced() {
+                held.is_told = true;
+                synced.push(held.kind);
+            }
+        }
+        for kind in synced {
+            self.room.synced(kind, &mut |queue, key| self.watches.enqueue(queue, key));
+        }
     }
 
     fn behind(&self) -> Vec<&'static Kind> {
@@ -287,6 +327,7 @@ impl Supervisor {
             self.begin_or_share(&resources, kind).await;
         }
         self.show();
+        self.tell_synced();
     }
 
     fn wanted(&self, resources: &ApiResources) -> Vec<&'static Kind> {
@@ -312,7 +353,7 @@ impl Supervisor {
             return;
         }
         self.show();
-        for Running { kind, registration, handle } in ended {
+        for Running { kind, registration, handle, .. } in ended {
             tracing::info!(controller = self.controller, %kind, version = kind.version, "not watched any more");
             drop(registration);
             self.room.forgotten(kind, &mut |queue, key| self.watches.enqueue(queue, key));
@@ -328,8 +369,8 @@ impl Supervisor {
         } else if !(held.iter().any(|held| same(held)) && resources.has_failed_group(kind.group)) {
             let row = self.room.in_full(kind).or_else(|| self.in_full(kind));
             let handle = self.informers.acquire(row.unwrap_or(kind), None);
-            let registration = handle.add_handler(self.controller, self.handler(kind));
-            self.running.lock().push(Running { kind, registration, handle });
+            let registration = handle.add_handler(self.controller, self.handler(kind)).replayed().await;
+            self.running.lock().push(Running { kind, is_told: false, registration, handle });
             // The room may want to know of its watches from the first object on.
             self.show();
         }
@@ -354,11 +395,13 @@ impl Supervisor {
             handle.release().await;
             return;
         }
-        let registration = handle.add_handler(self.controller, self.handler(kind));
+        let registration = handle.add_handler(self.controller, self.handler(kind)).replayed().await;
         let Some(before) = ({
             let mut running = self.running.lock();
             let at = running.iter().position(own);
-            at.map(|at| std::mem::replace(&mut running[at], Running { kind, registration, handle }))
+            at.map(|at| {
+                std::mem::replace(&mut running[at], Running { kind, is_told: false, registration, handle })
+            })
         }) else {
             return;
         };

@@ -34,7 +34,7 @@ use crate::client::{
 };
 use crate::events::EventBroadcaster;
 use crate::executor::{AnsweredWrite, Executor, Finishers, ObserveWrites};
-use crate::informer::{Delta, EventHandler, InformerHandle, Informers, Registration, Store};
+use crate::informer::{Delta, EventHandler, InformerHandle, Informers, NewHandler, Registration, Store};
 use crate::model::Key;
 use crate::model::clock::SharedClock;
 use crate::options::Config;
@@ -146,6 +146,8 @@ pub struct Instance {
     resyncs: Vec<Resync>,
     stopping: CancellationToken,
     tasks: JoinSet<()>,
+    /// Handlers that are told of what is there when it starts.
+    new_handlers: Vec<NewHandler>,
     registrations: Vec<Registration>,
     watched: Vec<Watched>,
     handles: Vec<InformerHandle>,
@@ -344,6 +346,7 @@ impl Instance {
             resyncs: Vec::new(),
             stopping: CancellationToken::new(),
             tasks: JoinSet::new(),
+            new_handlers: Vec::new(),
             registrations: Vec::new(),
             watched: Vec::new(),
             handles: Vec::new(),
@@ -398,6 +401,10 @@ impl Instance {
                 () = stop.cancelled() => return Err(StartError::Stopped),
             }
         }
+        for handler in std::mem::take(&mut self.new_handlers) {
+            let replayed = stop.run_until_cancelled(handler.replayed()).await;
+            self.registrations.push(replayed.ok_or(StartError::Stopped)?);
+        }
         if let Some(dynamic) = &self.dynamic
             && stop.run_until_cancelled(dynamic.settled()).await.is_none()
         {
@@ -435,7 +442,7 @@ impl Instance {
         let causes = Arc::new(Causes::default());
         for WakeUp { kind, field_selector, keys, debounce } in each.wake_ups {
             let handler = queue_keys(Arc::clone(&queue), keys, debounce, (kind, Arc::clone(&causes)));
-            self.registrations.push(handles.handle(kind, field_selector).add_handler(self.name, handler));
+            self.new_handlers.push(handles.handle(kind, field_selector).add_handler(self.name, handler));
         }
         if let (Some(period), Some(kind)) = (settings.resync, each.kind) {
             let objects = handles.store(kind, None);
@@ -500,6 +507,7 @@ impl Instance {
 
     /// Takes it off its informers, lets the reconciles in flight finish within `grace`, and ends the rest.
     pub async fn stop(mut self, grace: Duration) {
+        self.new_handlers.clear();
         self.registrations.clear();
         self.stopping.cancel();
         self.debug = None;

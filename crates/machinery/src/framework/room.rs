@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 
 use super::reads::{Observation, Pass, Reads};
 use super::worker::Outcome;
@@ -91,6 +92,13 @@ pub trait Memory<N>: Send + Sync + 'static {
         let _ = (key, note, item);
     }
 
+    /// A plan for `key` was made and is about to be carried out. Called only if the adapter is [`RoomAdapter::reserving`]: no
+    /// other key is observed between the observation that the plan rests on and this call. A reservation ends with
+    /// [`Memory::commit`] or [`Memory::ended`], or is replaced by that of the key's next plan.
+    fn reserve(&self, key: &Key, note: &N) {
+        let _ = (key, note);
+    }
+
     /// A reconcile of `key` has ended.
     fn ended(&self, key: &Key, ended: ReconcileEnd<'_>) {
         let _ = (key, ended);
@@ -110,7 +118,8 @@ pub enum ObserveError {
 
 /// A room with its types erased: what a worker loop runs.
 pub trait Reconcile: Send + Sync {
-    /// Takes one pass: observes with what was `read` so far, and plans when that is enough. It has no side effect.
+    /// Takes one pass: observes with what was `read` so far, and plans when that is enough. It has no side effect but a
+    /// reservation ([`Memory::reserve`]).
     fn plan(
         &self,
         key: &Key,
@@ -208,12 +217,14 @@ pub struct RoomAdapter<R, N = ()> {
     room: R,
     meter: Option<Arc<dyn Meter<N>>>,
     memory: Option<Arc<dyn Memory<N>>>,
+    /// Held while a key is observed, planned and reserved for.
+    turn: Option<Mutex<()>>,
 }
 
 impl<N: Send + 'static, R: Room<N>> RoomAdapter<R, N> {
     /// A room that counts and remembers nothing.
     pub fn new(room: R) -> Self {
-        Self { room, meter: None, memory: None }
+        Self { room, meter: None, memory: None, turn: None }
     }
 
     /// The same with metrics of its own.
@@ -227,12 +238,18 @@ impl<N: Send + 'static, R: Room<N>> RoomAdapter<R, N> {
     pub fn remembered_by(self, memory: Arc<dyn Memory<N>>) -> Self {
         Self { memory: Some(memory), ..self }
     }
+
+    /// The same where keys are decided about one at a time, and a decision is in the memory ([`Memory::reserve`]) before the next
+    /// key is observed. Their reads and writes go on beside each other.
+    #[must_use]
+    pub fn reserving(self) -> Self {
+        Self { turn: Some(Mutex::default()), ..self }
+    }
 }
 
 impl<N: Send + 'static, R: Room<N>> RoomAdapter<R, N> {
-    /// The plan for a view, with whom its note is for.
-    fn pass(&self, view: &R::View, now: Timestamp) -> Pass {
-        let (plan, note) = R::plan(view, now).into_parts();
+    /// The plan, with whom its note is for.
+    fn pass(&self, plan: Plan, note: N) -> Pass {
         let (meter, memory) = (self.meter.clone(), self.memory.clone());
         let is_heard = meter.is_some() || memory.is_some();
         let note = is_heard.then(|| Box::new(TypedNote { note, meter, memory }) as Box<dyn ErasedNote>);
@@ -248,10 +265,17 @@ impl<N: Send + 'static, R: Room<N>> Reconcile for RoomAdapter<R, N> {
         read: &Reads,
         now: Timestamp,
     ) -> Result<Pass, ObserveError> {
+        let turn = self.turn.as_ref().map(Mutex::lock);
         Ok(match self.room.observe(key, failures, read)? {
             Observation::Nothing => Pass::Nothing,
             Observation::Needs(reads) => Pass::Needs(reads),
-            Observation::View(view) => self.pass(&view, now),
+            Observation::View(view) => {
+                let (plan, note) = R::plan(&view, now).into_parts();
+                if let Some(memory) = self.memory.as_ref().filter(|_| turn.is_some()) {
+                    memory.reserve(key, &note);
+                }
+                self.pass(plan, note)
+            }
         })
     }
 
@@ -259,7 +283,10 @@ impl<N: Send + 'static, R: Room<N>> Reconcile for RoomAdapter<R, N> {
         Ok(match self.room.observe(key, &[], read)? {
             Observation::Nothing => (Pass::Nothing, Vec::new()),
             Observation::Needs(reads) => (Pass::Needs(reads), Vec::new()),
-            Observation::View(view) => (self.pass(&view, now), R::reasons(&view, now)),
+            Observation::View(view) => {
+                let (plan, note) = R::plan(&view, now).into_parts();
+                (self.pass(plan, note), R::reasons(&view, now))
+            }
         })
     }
 

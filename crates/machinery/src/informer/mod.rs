@@ -27,7 +27,9 @@ mod tests;
 pub use deliveries::{Covered, Deliveries};
 pub use list_watch::ListWatch;
 pub(crate) use reflector::Frames;
-pub use set::{InformerHandle, InformerStopped, Informers, InformersConfig, Registration, WatchTiming};
+pub use set::{
+    InformerHandle, InformerStopped, Informers, InformersConfig, NewHandler, Registration, WatchTiming,
+};
 pub use stats::InformerStats;
 pub use store::{
     Awaited, Delta, Dependents, EventHandler, HandlerId, HandlerPanics, Indexed, Labelled, Lister, Store,

@@ -13,6 +13,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -301,11 +302,13 @@ impl InformerHandle {
         &self.active.store
     }
 
-    /// Registers a handler and replays to it what is there; `name` says in reports whose it is. It is taken off when the
-    /// registration is dropped, which must not happen inside of a handler.
-    pub fn add_handler(&self, name: &str, handler: EventHandler) -> Registration {
-        let id = self.active.store.add_handler(name, handler);
-        Registration { store: Arc::downgrade(&self.active.store), id }
+    /// Registers a handler, which hears of all changes from here on, and of some objects that are there; `name` says in
+    /// reports whose it is. It hears of the others by [`NewHandler::replayed`].
+    pub fn add_handler(&self, name: &str, handler: EventHandler) -> NewHandler {
+        let store = &self.active.store;
+        let id = store.begin_handler(name, handler);
+        let has_more = store.replay_slice(id);
+        NewHandler { registration: Registration { store: Arc::downgrade(store), id }, has_more }
     }
 
     /// Whether the store has been complete at least once and every handler has been told.
@@ -344,8 +347,29 @@ impl std::fmt::Debug for InformerHandle {
     }
 }
 
+/// A handler that may have yet to hear of what was there when it was registered. It is taken off when this is dropped.
+#[derive(Debug)]
+#[must_use = "a handler is taken off when its registration is dropped"]
+pub struct NewHandler {
+    registration: Registration,
+    has_more: bool,
+}
+
+impl NewHandler {
+    /// Tells the handler of everything that was there, in slices between which other tasks go on.
+    pub async fn replayed(self) -> Registration {
+        let Self { registration, mut has_more } = self;
+        while has_more {
+            yield_now().await;
+            let store = registration.store.upgrade();
+            has_more = store.is_some_and(|store| store.replay_slice(registration.id));
+        }
+        registration
+    }
+}
+
 /// A registered handler, taken off when this is dropped: it is not called again once the drop returns. It does not
-/// keep the informer running.
+/// keep the informer running. The drop must not happen inside of a handler.
 #[derive(Debug)]
 #[must_use = "a handler is taken off when its registration is dropped"]
 pub struct Registration {
@@ -397,6 +421,6 @@ async fn resync(store: &Store, min_period: Duration) {
     }
     loop {
         sleep(min_period.mul_f64(1.0 + crate::random::fraction())).await;
-        store.resync();
+        store.resync().await;
     }
 }

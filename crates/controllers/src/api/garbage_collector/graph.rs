@@ -13,12 +13,14 @@ mod absence;
 mod dot;
 mod facts;
 mod node;
+mod unseen;
 
 use std::sync::Arc;
 
 pub use absence::Place;
 pub use facts::{HeldDependent, NodeFacts, ObjectFacts, ObjectIdentity};
 pub use node::{Coordinates, State};
+pub use unseen::Blocker;
 
 use self::absence::Absence;
 use self::node::{Dependent, Edge, Node, NodeId, Nodes};
@@ -42,7 +44,7 @@ pub struct AffectedObjects {
 pub enum Removal {
     /// A watch said that it was deleted: it is gone for good.
     Deleted,
-    /// It was missing from a list, or its kind is no longer watched. It is probably gone.
+    /// It was missing from a list, or its kind is no longer served. It is probably gone.
     Missed,
 }
 
@@ -62,6 +64,8 @@ pub struct GraphStats {
 pub struct Graph {
     nodes: Nodes,
     absence: Absence,
+    /// How many nodes are unseen.
+    unseen: usize,
 }
 
 impl State {
@@ -111,22 +115,24 @@ impl Graph {
         let version = meta.version().unwrap_or(0);
         let id = self.find_or_insert(&meta.uid);
         let Some(node) = self.nodes.get_mut(id) else { return };
-        let (appeared, another) = (node.is_virtual(), node.kind != Some(kind));
+        let (appeared, another) = (node.is_virtual(), node.kind() != Some(kind));
         if !appeared && version != 0 && version <= node.version {
             return;
         }
+        let was_unseen = std::mem::take(&mut node.is_unseen);
         node.version = version;
-        node.kind = Some(kind);
+        node.row = Some(kind);
         let before = std::mem::replace(&mut node.state, State::of(meta));
         if appeared {
             node.namespace = meta.namespace.clone();
             node.name = meta.name.clone();
         }
+        self.unseen -= usize::from(was_unseen);
         if another {
             self.recount(id);
             self.appeared(id, affected);
         }
-        self.relink(id, &meta.owner_references, affected);
+        self.relink(id, &meta.owner_references, was_unseen, affected);
         self.tell_transitions(id, before, affected);
     }
 
@@ -139,19 +145,23 @@ impl Graph {
         affected: &mut AffectedObjects,
     ) {
         let Some(id) = self.nodes.find(uid) else { return };
-        if self.nodes.get(id).is_none_or(|node| node.kind != Some(kind)) {
-            return;
+        if self.nodes.get(id).is_some_and(|node| node.kind() == Some(kind)) {
+            self.take_out(id, removal, affected);
         }
+    }
+
+    fn take_out(&mut self, id: NodeId, removal: Removal, affected: &mut AffectedObjects) {
         let place = self.place_of(id);
         let lost = self.unlink(id);
         self.tell_owners(&lost, affected);
         self.drop_unreferenced(&lost);
         let Some(node) = self.nodes.get_mut(id) else { return };
+        self.unseen -= usize::from(std::mem::take(&mut node.is_unseen));
         if node.dependents().is_empty() {
             self.nodes.remove(id);
             return;
         }
-        node.kind = None;
+        node.row = None;
         node.version = 0;
         node.state = State::default();
         node.namespace = Str::EMPTY;
@@ -162,7 +172,7 @@ impl Graph {
             self.absence.learn(place);
             self.tell_dependents(id, affected, |_, _| true);
         } else {
-            affected.delete.push(uid.clone());
+            affected.delete.push(place.uid);
         }
     }
 
@@ -188,11 +198,7 @@ impl Graph {
             self.observe(kind, meta, affected);
         }
         self.remove_all(kind, |uid| !present.contains(uid), affected);
-    }
-
-    /// Objects of `kind` are not watched any more: the resource is not served.
-    pub fn forget_kind(&mut self, kind: &'static Kind, affected: &mut AffectedObjects) {
-        self.remove_all(kind, |_| true, affected);
+        self.shown(kind, affected);
     }
 
     /// A live read found nothing at `place`, or an object of another UID: references to it mean nobody.
@@ -230,7 +236,7 @@ impl Graph {
         which: impl Fn(&Uid) -> bool,
         affected: &mut AffectedObjects,
     ) {
-        let of_kind = self.nodes.iter().filter(|(_, node)| node.kind == Some(kind) && which(&node.uid));
+        let of_kind = self.nodes.iter().filter(|(_, node)| node.kind() == Some(kind) && which(&node.uid));
         let gone: Vec<Uid> = of_kind.map(|(_, node)| node.uid.clone()).collect();
         for uid in gone {
             self.remove(kind, &uid, Removal::Missed, affected);
@@ -240,7 +246,7 @@ impl Graph {
     /// Where references must point to mean this object.
     fn place_of(&self, id: NodeId) -> Place {
         let node = self.nodes.get(id);
-        let kind = node.and_then(|node| node.kind);
+        let kind = node.and_then(|node| node.row);
         Place {
             uid: node.map_or_else(|| Uid::from(""), |node| node.uid.clone()),
             coordinates: Arc::new(Coordinates {
@@ -317,9 +323,15 @@ impl Graph {
         }
     }
 
-    /// Makes the node's edges those of `references`.
-    fn relink(&mut self, id: NodeId, references: &[OwnerReference], affected: &mut AffectedObjects) {
-        if self.is_linked(id, references) {
+    /// Makes the node's edges those of `references`, and tells of each if they are new or the object was out of sight (`afresh`).
+    fn relink(
+        &mut self,
+        id: NodeId,
+        references: &[OwnerReference],
+        afresh: bool,
+        affected: &mut AffectedObjects,
+    ) {
+        if !afresh && self.is_linked(id, references) {
             return;
         }
         let lost = self.unlink(id);
@@ -419,7 +431,8 @@ impl Graph {
     /// Drops virtual nodes to which nobody refers any more.
     fn drop_unreferenced(&mut self, lost: &[Edge]) {
         for edge in lost {
-            let unreferenced = |node: &Node| node.is_virtual() && node.dependents().is_empty();
+            let unreferenced =
+                |node: &Node| node.is_virtual() && !node.is_unseen && node.dependents().is_empty();
             if self.nodes.get(edge.owner).is_some_and(unreferenced) {
                 self.nodes.remove(edge.owner);
             }

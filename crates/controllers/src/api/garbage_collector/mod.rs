@@ -13,6 +13,8 @@
 //! - What the graph says is never a proof, but for what cannot be taken back: that an object of a UID is gone, or had these
 //!   references in that version. That an owner waits for its dependents can be: a later delete may say that they are to be
 //!   left. A graph that lags behind delays, it does not destroy.
+//! - An owner that waits for its dependents goes on waiting when a watch ends: its dependents stay known as *unseen* ones. One
+//!   of them is read live every 30 seconds, until the watch of another version shows them or none is left.
 //! - What can't be looked up (a kind that is not served, a failed read) is neither absent nor there: the attempt is retried.
 //!
 //! # Where it differs from the original, on purpose
@@ -63,8 +65,8 @@ pub mod view;
 
 pub use coxswain_machinery::wire::Uid;
 
-use graph::{AffectedObjects, Graph, Place};
-use view::{Attempt, View};
+use graph::{AffectedObjects, Blocker, Graph, Place};
+use view::{Attempt, Kinds, Subject, View};
 
 /// Keeps an object until its blocking dependents are gone.
 pub const FOREGROUND_FINALIZER: &str = "foregroundDeletion";
@@ -162,6 +164,12 @@ impl DynamicRoom for Hub {
         put(affected, enqueue);
     }
 
+    fn synced(&self, kind: &'static Kind, enqueue: Enqueue<'_>) {
+        let mut affected = AffectedObjects::default();
+        self.graph.lock().shown(kind, &mut affected);
+        put(affected, enqueue);
+    }
+
     fn failed(&self, _: &str) {
         self.sync_errors.inc();
     }
@@ -183,7 +191,7 @@ struct Attempts {
     attempt: fn(Uid) -> Attempt,
 }
 
-impl Room<Vec<Place>> for Attempts {
+impl Room<Found> for Attempts {
     const HEEDS_FAILURES: bool = true;
 
     type View = View;
@@ -201,28 +209,53 @@ impl Room<Vec<Place>> for Attempts {
             return Ok(Observation::Nothing);
         }
         let attempt = (self.attempt)(Uid::from(&key.name));
-        let resolve = |api_version: &str, kind: &str| self.watches.kind_of(api_version, kind);
-        view::observe(&self.hub.graph.lock(), &resolve, &attempt, changed, read)
+        view::observe(&self.hub.graph.lock(), self.watches.as_ref(), &attempt, changed, read)
     }
 
-    fn plan(view: &View, _: Timestamp) -> Plan<Vec<Place>> {
-        plan::plan(view).with_note(view.absent.clone())
+    fn plan(view: &View, _: Timestamp) -> Plan<Found> {
+        let blocker = match &view.subject {
+            Subject::Blocked { by, found } => Some((by.clone(), found.clone())),
+            _ => None,
+        };
+        plan::plan(view).with_note(Found { absent: view.absent.clone(), blocker })
     }
 }
 
-/// Who was found absent: it spares others their reads.
+impl Kinds for DynamicWatches {
+    fn named(&self, api_version: &str, kind: &str) -> Result<&'static Kind, String> {
+        self.kind_of(api_version, kind)
+    }
+
+    fn served(&self, kind: &'static Kind) -> Result<Option<&'static Kind>, String> {
+        self.served_row(kind)
+    }
+}
+
+/// What live reads found that the graph is to be told.
+#[derive(Debug, Default)]
+struct Found {
+    /// Who was found absent: it spares others their reads.
+    absent: Vec<Place>,
+    /// A dependent that was out of sight.
+    blocker: Option<(Uid, Blocker)>,
+}
+
+/// Tells the graph what was found.
 struct Absences {
     hub: Arc<Hub>,
     watches: Arc<DynamicWatches>,
 }
 
-impl Memory<Vec<Place>> for Absences {
-    fn commit(&self, _: &Key, absent: Vec<Place>) {
+impl Memory<Found> for Absences {
+    fn commit(&self, _: &Key, found: Found) {
         let mut affected = AffectedObjects::default();
         {
             let mut graph = self.hub.graph.lock();
-            for place in absent {
+            for place in found.absent {
                 graph.absent(place, &mut affected);
+            }
+            if let Some((uid, blocker)) = found.blocker {
+                graph.looked_for(&uid, &blocker, &mut affected);
             }
         }
         put(affected, &mut |queue, key| self.watches.enqueue(queue, key));

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::graph::{HeldDependent, ObjectFacts, ObjectIdentity};
+use super::graph::{Blocker, HeldDependent, ObjectFacts, ObjectIdentity};
 use super::view::{Owner, Subject, View, describe};
 use super::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
 use coxswain_machinery::api::meta::{ObjectMeta, OwnerReference};
@@ -25,7 +25,7 @@ use coxswain_machinery::model::plan::{
 use coxswain_machinery::wire::text::raw_bytes;
 use coxswain_machinery::wire::{Str, Uid};
 
-/// How often an owner is looked for that is there and that no watch tells of: as often as discovery is.
+/// How often an owner or a blocking dependent is looked for that is there and that no watch tells of: as often as discovery is.
 const UNSEEN: Duration = Duration::from_secs(30);
 
 /// Decides.
@@ -37,6 +37,7 @@ pub fn plan(view: &View) -> Plan {
         }
         Subject::Doomed { facts, awaited } => doomed(facts, *awaited),
         Subject::Released { identity, at } => released(identity, *at),
+        Subject::Blocked { found, .. } => blocked(found),
         Subject::Waiting { facts, live } => waiting(facts, live.meta()),
         Subject::Orphaning { owner, live, dependents } => orphaning(owner, live.meta(), dependents),
     }
@@ -115,6 +116,15 @@ fn doomed(facts: &ObjectFacts, awaited: bool) -> Plan {
 fn released(identity: &ObjectIdentity, at: usize) -> Plan {
     let write = without_finalizer_at(identity, at, FOREGROUND_FINALIZER);
     Plan { steps: vec![Step::Write(write)], ..Plan::default() }
+}
+
+/// An object that waits for a dependent which no watch shows: while that is there, it is looked for again and again.
+fn blocked(found: &Blocker) -> Plan {
+    let mut plan = Plan::default();
+    if matches!(found, Blocker::There(_)) {
+        plan.look_again_after(UNSEEN);
+    }
+    plan
 }
 
 /// An object that waited for its dependents: nobody blocks it, or it and its owners block each other.

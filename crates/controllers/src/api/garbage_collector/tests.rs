@@ -8,4 +8,5 @@ mod plan;
 mod properties;
 mod room;
 mod server;
+mod unseen;
 mod world;

@@ -9,7 +9,9 @@
 
 use std::sync::Arc;
 
-use super::graph::{Coordinates, Graph, HeldDependent, NodeFacts, ObjectFacts, ObjectIdentity, Place, State};
+use super::graph::{
+    Blocker, Coordinates, Graph, HeldDependent, NodeFacts, ObjectFacts, ObjectIdentity, Place, State,
+};
 use super::{ORPHAN_FINALIZER, Uid};
 use coxswain_machinery::api::meta::OwnerReference;
 use coxswain_machinery::api::{AnyObject, Kind};
@@ -26,8 +28,20 @@ pub enum Attempt {
     Orphan(Uid),
 }
 
-/// Finds the kind that an owner reference names by `apiVersion` and `kind`, or says why it can't.
-pub type Resolve<'a> = &'a dyn Fn(&str, &str) -> Result<&'static Kind, String>;
+/// The kinds that discovery has found.
+pub trait Kinds {
+    /// The kind that an owner reference names by `apiVersion` and `kind`.
+    ///
+    /// # Errors
+    /// Says why it cannot be found.
+    fn named(&self, api_version: &str, kind: &str) -> Result<&'static Kind, String>;
+
+    /// The row of this kind's resource in the version that is served now. `None`: no version is.
+    ///
+    /// # Errors
+    /// Says why that cannot be found out.
+    fn served(&self, kind: &'static Kind) -> Result<Option<&'static Kind>, String>;
+}
 
 /// Everything that a decision rests on.
 #[derive(Debug)]
@@ -74,6 +88,13 @@ pub enum Subject {
         /// Where among its finalizers the one is by which it waits, as last observed.
         at: usize,
     },
+    /// An object that waits for its dependents, of which one is out of sight.
+    Blocked {
+        /// The dependent.
+        by: Uid,
+        /// How it was found.
+        found: Blocker,
+    },
     /// An object that waited for its dependents, and need not or cannot wait any longer.
     Waiting {
         /// What the graph knows of it.
@@ -114,26 +135,28 @@ pub enum Owner {
 /// came too late, so that the object itself must be read.
 pub fn observe(
     graph: &Graph,
-    resolve: Resolve<'_>,
+    kinds: &dyn Kinds,
     attempt: &Attempt,
     changed: bool,
     reads: &Reads,
 ) -> Result<Observation<View>, ObserveError> {
     match attempt {
         Attempt::Orphan(uid) => match graph.subject(uid) {
-            NodeFacts::Object(facts) if facts.state.orphan_deleting => observe_orphaning(graph, facts, reads),
+            NodeFacts::Object(facts) if facts.state.orphan_deleting => {
+                observe_orphaning(graph, kinds, facts, reads)
+            }
             _ => Ok(Observation::Nothing),
         },
         Attempt::Delete(uid) => match graph.subject(uid) {
             NodeFacts::Unknown => Ok(Observation::Nothing),
-            NodeFacts::Virtual(places) => Ok(observe_virtual(graph, resolve, places, reads)),
+            NodeFacts::Virtual(places) => Ok(observe_virtual(graph, kinds, places, reads)),
             NodeFacts::Object(facts) if facts.state.foreground_deleting => {
-                observe_waiting(facts, changed, reads)
+                observe_waiting(graph, kinds, facts, changed, reads)
             }
             NodeFacts::Object(facts) if facts.state.deleting || facts.settled => Ok(Observation::Nothing),
             NodeFacts::Object(facts) => {
-                let observed = (!changed).then(|| observe_doomed(graph, resolve, &facts, reads)).flatten();
-                observed.map_or_else(|| observe_candidate(graph, resolve, facts, changed, reads), Ok)
+                let observed = (!changed).then(|| observe_doomed(graph, kinds, &facts, reads)).flatten();
+                observed.map_or_else(|| observe_candidate(graph, kinds, facts, changed, reads), Ok)
             }
         },
     }
@@ -171,12 +194,15 @@ fn find_itself(reads: &Reads, identity: &ObjectIdentity) -> Result<AnyObject, Mi
 }
 
 fn observe_waiting(
+    graph: &Graph,
+    kinds: &dyn Kinds,
     facts: ObjectFacts,
     changed: bool,
     reads: &Reads,
 ) -> Result<Observation<View>, ObserveError> {
     if facts.blocking > 0 && !facts.deadlocked {
-        return Ok(Observation::Nothing);
+        let unseen = graph.unseen_blocker(&facts.identity.uid);
+        return unseen.map_or(Ok(Observation::Nothing), |unseen| observe_unseen(kinds, unseen, reads));
     }
     if let (0, Some(at), false) = (facts.blocking, facts.state.foreground_at, changed) {
         return Ok(view(Subject::Released { identity: facts.identity, at: at.into() }));
@@ -188,28 +214,49 @@ fn observe_waiting(
     }
 }
 
+/// Looks for one dependent that is out of sight: while it is there, its owner need not know more.
+fn observe_unseen(
+    kinds: &dyn Kinds,
+    unseen: ObjectIdentity,
+    reads: &Reads,
+) -> Result<Observation<View>, ObserveError> {
+    let served = kinds.served(unseen.kind).map_err(ObserveError::Retry)?;
+    // What discovery lacks may be served all the same.
+    let row = served.unwrap_or(unseen.kind);
+    let found = match reads.object(row, &unseen.key) {
+        None => return Ok(Observation::Needs(vec![Read::Object(row, unseen.key)])),
+        Some(Err(error)) if served.is_none() && error.is_not_found() => Blocker::NotServed,
+        Some(Err(error)) => return Err(ObserveError::Retry(error.to_string())),
+        Some(Ok(Some(live))) if live.meta().uid == unseen.uid => {
+            Blocker::There(live.meta().owner_references.clone())
+        }
+        Some(Ok(_)) => Blocker::Gone,
+    };
+    Ok(view(Subject::Blocked { by: unseen.uid, found }))
+}
+
 fn observe_orphaning(
     graph: &Graph,
+    kinds: &dyn Kinds,
     facts: ObjectFacts,
     reads: &Reads,
 ) -> Result<Observation<View>, ObserveError> {
     match find_itself(reads, &facts.identity) {
         Err(missing) => missing.end(),
         Ok(live) if live.meta().finalizers.iter().any(|held| held == ORPHAN_FINALIZER) => {
-            let dependents = graph.dependents(&facts.identity.uid);
+            let mut dependents = graph.dependents(&facts.identity.uid);
+            for unseen in dependents.iter_mut().filter(|held| held.is_unseen) {
+                let served = kinds.served(unseen.identity.kind).map_err(ObserveError::Retry)?;
+                unseen.identity.kind = served.unwrap_or(unseen.identity.kind);
+            }
             Ok(view(Subject::Orphaning { owner: facts.identity, live, dependents }))
         }
         Ok(_) => Ok(Observation::Nothing),
     }
 }
 
-fn observe_virtual(
-    graph: &Graph,
-    resolve: Resolve<'_>,
-    places: Vec<Place>,
-    reads: &Reads,
-) -> Observation<View> {
-    let seen = match Sighting::of(graph, resolve, places, reads) {
+fn observe_virtual(graph: &Graph, kinds: &dyn Kinds, places: Vec<Place>, reads: &Reads) -> Observation<View> {
+    let seen = match Sighting::of(graph, kinds, places, reads) {
         Ok(seen) => seen,
         Err(needs) => return Observation::Needs(needs),
     };
@@ -225,14 +272,14 @@ fn observe_virtual(
 /// keeps it, or it is not to be deleted as most objects are.
 fn observe_doomed(
     graph: &Graph,
-    resolve: Resolve<'_>,
+    kinds: &dyn Kinds,
     facts: &ObjectFacts,
     reads: &Reads,
 ) -> Option<Observation<View>> {
     if facts.version == 0 || facts.state.cascades {
         return None;
     }
-    let seen = match Sighting::of(graph, resolve, graph.owners(&facts.identity.uid), reads) {
+    let seen = match Sighting::of(graph, kinds, graph.owners(&facts.identity.uid), reads) {
         Ok(seen) => seen,
         Err(needs) => return Some(Observation::Needs(needs)),
     };
@@ -246,7 +293,7 @@ fn observe_doomed(
 
 fn observe_candidate(
     graph: &Graph,
-    resolve: Resolve<'_>,
+    kinds: &dyn Kinds,
     facts: ObjectFacts,
     changed: bool,
     reads: &Reads,
@@ -263,7 +310,7 @@ fn observe_candidate(
     };
     let places: Vec<Place> = live.meta().owner_references.iter().map(place).collect();
     let is_restless = changed && places == graph.owners(&facts.identity.uid);
-    let seen = match Sighting::of(graph, resolve, places, reads) {
+    let seen = match Sighting::of(graph, kinds, places, reads) {
         Ok(seen) => seen,
         Err(needs) => return Ok(Observation::Needs(needs)),
     };
@@ -289,25 +336,25 @@ impl Sighting {
     /// Looks at all owners to which references point from these places, or says what must be read for that.
     fn of(
         graph: &Graph,
-        resolve: Resolve<'_>,
+        kinds: &dyn Kinds,
         places: impl IntoIterator<Item = Place>,
         reads: &Reads,
     ) -> Result<Self, Vec<Read>> {
         let mut seen = Self::default();
         for place in places {
-            seen.look(graph, resolve, place, reads);
+            seen.look(graph, kinds, place, reads);
         }
         if seen.needs.is_empty() { Ok(seen) } else { Err(seen.needs) }
     }
 
     /// Looks at the owner to which a reference from `place.namespace` points.
-    fn look(&mut self, graph: &Graph, resolve: Resolve<'_>, mut place: Place, reads: &Reads) {
+    fn look(&mut self, graph: &Graph, kinds: &dyn Kinds, mut place: Place, reads: &Reads) {
         let elsewhere = graph.is_elsewhere(&place);
         if graph.is_absent(&place) {
             self.owners.push(Owner::Absent { elsewhere });
             return;
         }
-        let kind = match resolve(&place.coordinates.api_version, &place.coordinates.kind) {
+        let kind = match kinds.named(&place.coordinates.api_version, &place.coordinates.kind) {
             Ok(kind) => kind,
             Err(reason) => {
                 self.owners.push(Owner::Unknown(reason));

@@ -1,4 +1,4 @@
-//! The books of all nodes, and who holds and awaits which volume. Times are by the process's own clock. Decides nothing.
+//! The books of all nodes, what plans under way will make of them, and who holds and awaits which volume. Times are by the process's own clock. Decides nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::book::{Book, Held};
 use super::note::Note;
-use coxswain_machinery::framework::Memory;
+use coxswain_machinery::framework::{Memory, ReconcileEnd};
 use coxswain_machinery::model::Key;
 use coxswain_machinery::model::clock::Stopwatch;
 use coxswain_machinery::random::{HashMap, HashSet};
@@ -29,8 +29,17 @@ struct Shelf {
     holders: ByVolume,
     /// Nodes by the volumes that they wait for.
     waiters: ByVolume,
+    /// What the plans that are being carried out will make of their nodes: one for each worker at most.
+    reserved: HashMap<Str, Reservation>,
     /// The VolumeAttachments that were there at the start, as long as their nodes were not looked at.
     at_start: HashSet<Str>,
+}
+
+/// What a node is about to have and to wait for.
+#[derive(Debug)]
+struct Reservation {
+    held: BTreeMap<Str, Held>,
+    waits: BTreeSet<Str>,
 }
 
 /// Names of nodes by volume.
@@ -79,20 +88,31 @@ impl Books {
         shelf.books.iter().map(|(node, book)| (node.clone(), Arc::clone(book))).collect()
     }
 
-    /// What is known of a volume on each node that has it or may have it.
-    pub(super) fn holders(&self, volume: &str) -> BTreeMap<Str, Held> {
+    /// What is known of a volume on each node that has it or may have it: as it is, and as a plan that is being carried out will
+    /// make it.
+    pub(super) fn holders(&self, volume: &str) -> BTreeMap<Str, Vec<Held>> {
         let shelf = self.shelf.lock();
-        let nodes = shelf.holders.nodes(volume).into_iter();
-        let held = nodes.filter_map(|node| {
-            let held = shelf.books.get(&node)?.held.get(volume)?.clone();
-            Some((node, held))
-        });
-        held.collect()
+        let mut held: BTreeMap<Str, Vec<Held>> = BTreeMap::new();
+        for node in shelf.holders.nodes(volume) {
+            if let Some(known) = shelf.books.get(&node).and_then(|book| book.held.get(volume)) {
+                held.entry(node).or_default().push(known.clone());
+            }
+        }
+        for (node, reservation) in &shelf.reserved {
+            if let Some(planned) = reservation.held.get(volume) {
+                held.entry(node.clone()).or_default().push(planned.clone());
+            }
+        }
+        held
     }
 
     /// The nodes that wait until another one gives a volume up.
     pub(super) fn waiters(&self, volume: &str) -> Vec<Str> {
-        self.shelf.lock().waiters.nodes(volume)
+        let shelf = self.shelf.lock();
+        let mut nodes: BTreeSet<Str> = shelf.waiters.nodes(volume).into_iter().collect();
+        let about_to = shelf.reserved.iter().filter(|(_, reservation)| reservation.waits.contains(volume));
+        nodes.extend(about_to.map(|(node, _)| node.clone()));
+        nodes.into_iter().collect()
     }
 
     /// The volume of a node's VolumeAttachment.
@@ -125,6 +145,7 @@ impl Memory<Note> for Books {
     fn commit(&self, key: &Key, note: Note) {
         let node = &key.name;
         let mut shelf = self.shelf.lock();
+        shelf.reserved.remove(node);
         for attachment in &note.taken_up {
             shelf.at_start.remove(attachment);
         }
@@ -148,5 +169,14 @@ impl Memory<Note> for Books {
         if note.is_there || !note.book.is_blank() {
             shelf.books.insert(node.clone(), Arc::new(note.book));
         }
+    }
+
+    fn reserve(&self, key: &Key, note: &Note) {
+        let reservation = Reservation { held: note.book.held.clone(), waits: note.book.waits.clone() };
+        self.shelf.lock().reserved.insert(key.name.clone(), reservation);
+    }
+
+    fn ended(&self, key: &Key, _: ReconcileEnd<'_>) {
+        self.shelf.lock().reserved.remove(&key.name);
     }
 }

@@ -18,7 +18,8 @@
 //! What it rests on: no look is made before all caches are filled. A volume leaves the node's list before its VolumeAttachment is deleted,
 //! and between the two the node is read live: what a node that is ready uses, by its own word of that moment, is never taken away. One
 //! that is not ready gets six minutes, and one that is out of service none. A VolumeAttachment is deleted by its UID. Nodes are taken
-//! one at a time, so no volume for one node is asked for on two.
+//! decided about one at a time, and what one is about to get is reserved ([`memory`]) before the next one is looked at. So no volume for
+//! one node is asked for on two, and a request that hangs delays its own node only.
 //!
 //! It never attaches or detaches itself, never writes a node but for its list, and leaves volumes of unknown plugins as they are.
 
@@ -72,6 +73,10 @@ use world::{Rules, World};
 /// The longest backoff of a node whose list could not be written, or that could not be read. Refused VolumeAttachments have a backoff of
 /// their own. Nothing else wakes such a node, and the kubelet waits for the list: kube-controller-manager tries again after 100 ms.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
+
+/// Nodes for which requests are under way at once. A webhook on VolumeAttachments that does not answer is waited for 10 seconds by
+/// default; kube-controller-manager has a request under way for each volume.
+const NODES_AT_ONCE: usize = 100;
 
 /// The registry's row.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -136,8 +141,8 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         loops: vec![Loop {
             queue: "pvcs",
             kind: Some(&NODES),
-            // One worker: what one node is about to get is remembered before another one is looked at.
             settings: LoopSettings {
+                workers: NODES_AT_ONCE,
                 backoff: QueueConfig { max_delay: LONGEST_BACKOFF, ..QueueConfig::default() },
                 ..LoopSettings::default()
             },
@@ -149,9 +154,14 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
                 volumes.wakes(keys::of_volumes(keys::by_claim(&pods))),
                 drivers.wakes(keys::of_drivers(nodes.lister())),
             ],
-            reconcile: Arc::new(RoomAdapter::new(Controller(world)).counted_by(metrics).remembered_by(books)),
+            reconcile: Arc::new(reconcile(world, books).counted_by(metrics)),
         }],
     })
+}
+
+/// What one node is about to get is in the books before another node is looked at.
+fn reconcile(world: Arc<World>, books: Arc<Books>) -> RoomAdapter<Controller, Note> {
+    RoomAdapter::new(Controller(world)).remembered_by(books).reserving()
 }
 
 /// The room: what it reads.

@@ -16,6 +16,7 @@ use coxswain_machinery::model::plan::{Patch, Step, Verb, Write};
 use coxswain_machinery::telemetry::Registry;
 use coxswain_machinery::wire::{Message as _, Raw, Str, Time};
 
+mod beside;
 mod coming;
 mod going;
 mod properties;

@@ -224,35 +224,35 @@ fn elsewhere(world: &World, name: &Str, book: &Book, at: Duration) -> BTreeMap<S
     let lacks = |volume: &Str| book.held.get(volume).is_none_or(|held| held.state != State::Attached);
     let lacking = book.wants.iter().filter(|(volume, want)| !want.source.is_shared && lacks(volume));
     let found = lacking.map(|(volume, want)| {
-        let mut others = Vec::new();
-        for (node, held) in world.books.holders(volume) {
-            let named = held.attachment.clone().or_else(|| want.source.attachment(&node));
-            let attachment = named.and_then(|named| world.attachments.get(&Key::new("", named)));
-            if let Some(held) = held.settled(attachment.as_deref(), at).filter(|_| node != *name) {
-                others.push(Elsewhere {
-                    is_attached: held.state == State::Attached,
-                    is_under_way: held.under_way.is_some(),
-                    is_leaving: held.is_leaving,
-                    pods: pods_of(world, &node, volume),
-                    node,
-                });
+        let mut others: BTreeMap<Str, Elsewhere> = BTreeMap::new();
+        let blank = |node: &Str| Elsewhere {
+            node: node.clone(),
+            is_attached: false,
+            is_under_way: false,
+            is_leaving: false,
+            pods: pods_of(world, node, volume),
+        };
+        for (node, all) in world.books.holders(volume) {
+            for held in all.into_iter().filter(|_| node != *name) {
+                let named = held.attachment.clone().or_else(|| want.source.attachment(&node));
+                let attachment = named.and_then(|named| world.attachments.get(&Key::new("", named)));
+                if let Some(held) = held.settled(attachment.as_deref(), at) {
+                    let other = others.entry(node.clone()).or_insert_with(|| blank(&node));
+                    other.is_attached |= held.state == State::Attached;
+                    other.is_under_way |= held.under_way.is_some();
+                    other.is_leaving |= held.is_leaving;
+                }
             }
         }
         // Nodes that were not looked at yet have what they list.
         for node in world.listing.filed(volume) {
-            let other = &node.metadata.name;
-            if other != name && world.books.book(other).is_none() {
-                others.push(Elsewhere {
-                    node: other.clone(),
-                    is_attached: true,
-                    is_under_way: false,
-                    is_leaving: false,
-                    pods: pods_of(world, other, volume),
-                });
+            let listing = &node.metadata.name;
+            if listing != name && world.books.book(listing).is_none() {
+                let other = others.entry(listing.clone()).or_insert_with(|| blank(listing));
+                other.is_attached = true;
             }
         }
-        others.sort_by(|one, other| one.node.cmp(&other.node));
-        (volume.clone(), others)
+        (volume.clone(), others.into_values().collect())
     });
     found.collect()
 }

@@ -118,6 +118,8 @@ impl ListWatch for Cluster {
 #[derive(Default)]
 struct Ears {
     heard: Mutex<Vec<String>>,
+    /// The watches that have shown all objects.
+    synced: Mutex<Vec<String>>,
     /// Whether pods are to be watched in full.
     reads_pods: Mutex<bool>,
 }
@@ -142,6 +144,10 @@ impl DynamicRoom for Ears {
     fn forgotten(&self, kind: &'static Kind, enqueue: Enqueue<'_>) {
         self.heard.lock().push(format!("forgot {}/{}", kind.resource, kind.version));
         enqueue("work", Key::new("", kind.resource));
+    }
+
+    fn synced(&self, kind: &'static Kind, _: Enqueue<'_>) {
+        self.synced.lock().push(format!("{}/{}", kind.resource, kind.version));
     }
 
     fn failed(&self, _: &str) {
@@ -264,6 +270,33 @@ async fn another_version_takes_over_when_the_old_one_has_ended() {
     // The server names what it prefers first.
     bench.cluster.resources.lock().insert("example.com/v1/widgets");
     assert_eq!(bench.reset(2).await, ["forgot widgets/v2", "+widgets v1/w"]);
+    bench.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_room_hears_when_another_version_has_shown_all_objects() {
+    let mut bench = Bench::new(&["example.com/v2/widgets", "/v1/pods"], &[("widgets", &["w"])]);
+    bench.start().await;
+    let synced = || std::mem::take(&mut *bench.ears.synced.lock());
+    assert_eq!(synced(), ["pods/v1", "widgets/v2"]);
+    assert_eq!(bench.heard(), ["+widgets v2/w"]);
+    let old = bench.supervisor.watches().kind_of("example.com/v2", "WIDGETS").unwrap();
+    bench.cluster.slow.lock().insert("widgets");
+    bench.cluster.resources.lock().insert("example.com/v1/widgets");
+    bench.cluster.resources.lock().remove("example.com/v2/widgets");
+    assert_eq!(bench.reset(1).await, ["forgot widgets/v2"]);
+    bench.reset(0).await;
+    assert_eq!(synced(), [""; 0], "the list is on its way");
+    let served = bench.supervisor.watches().served_row(old).unwrap().unwrap();
+    assert_eq!(served.version, "v1");
+    bench.cluster.slow.lock().clear();
+    bench.cluster.resources.lock().remove("example.com/v1/widgets");
+    bench.reset(1).await;
+    assert_eq!(bench.supervisor.watches().served_row(old), Ok(None));
+    bench.cluster.stale.lock().insert("example.com/v1");
+    bench.cluster.resources.lock().insert("example.com/v1/gears");
+    bench.reset(0).await;
+    assert!(bench.supervisor.watches().served_row(old).unwrap_err().contains("cannot be found out"));
     bench.stop().await;
 }
 

@@ -126,7 +126,7 @@ impl Reflector {
             let processing = !matches!(received, Received::Nothing);
             for effect in on_store {
                 let committed = matches!(effect, StoreEffect::Commit(_));
-                self.carry_out(effect, &mut received, &mut collected);
+                self.carry_out(effect, &mut received, &mut collected).await;
                 if committed && let Some(watch) = &mut watch {
                     watch.frames.release();
                 }
@@ -325,7 +325,7 @@ impl Reflector {
         })
     }
 
-    fn carry_out(&self, effect: StoreEffect, received: &mut Received, collected: &mut Collected) {
+    async fn carry_out(&self, effect: StoreEffect, received: &mut Received, collected: &mut Collected) {
         match effect {
             StoreEffect::Collect => {
                 match std::mem::replace(received, Received::Nothing) {
@@ -352,7 +352,7 @@ impl Reflector {
             StoreEffect::Commit(version) => {
                 let Collected { objects, unreadable } = std::mem::take(collected);
                 tracing::info!(kind = %self.kind, objects = objects.len(), resource_version = %version, "listed");
-                self.store.replace_with(objects, &version);
+                self.store.replace_with(objects, &version).await;
                 self.status.committed(unreadable);
             }
             StoreEffect::Mark(version) => self.store.bookmark(&version),

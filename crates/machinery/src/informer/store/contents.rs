@@ -50,7 +50,7 @@ fn is_at(object: &AnyObject, namespace: &str, name: &str) -> bool {
     meta.name == *name && meta.namespace == *namespace
 }
 
-fn hash_of(hasher: HashSeed, object: &AnyObject) -> u64 {
+pub(super) fn hash_of(hasher: HashSeed, object: &AnyObject) -> u64 {
     hash_key(hasher, &object.meta().namespace, &object.meta().name)
 }
 
@@ -132,6 +132,11 @@ impl Contents {
 
     pub(super) fn len(&self) -> usize {
         self.count
+    }
+
+    /// By which hashes of keys are made.
+    pub(super) fn hasher(&self) -> HashSeed {
+        self.hasher
     }
 
     pub(super) fn get(&self, namespace: &str, name: &str) -> Option<&AnyObject> {
@@ -333,7 +338,7 @@ impl StoreSnapshot {
         self.objects.len()
     }
 
-    pub(super) fn into_objects(self) -> impl Iterator<Item = AnyObject> {
+    pub(super) fn into_objects(self) -> impl Iterator<Item = AnyObject> + Send + use<> {
         self.objects.into_iter().map(|Named(object)| object)
     }
 }

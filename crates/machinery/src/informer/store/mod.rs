@@ -4,13 +4,15 @@
 //! while anything else happens, and clone reference counts only.
 //!
 //! # Order
-//! Changes are made one at a time, under the *handlers'* lock: a change is first visible to readers, then told to
-//! every handler, and only then does [`Store::resource_version`] move on. So whoever sees a resource version there
-//! knows that every change up to it has been told; and a handler registered at any moment sees every object exactly
-//! once, then every change. Those who wait for something ([`Awaited`]) are woken last.
+//! Changes are made one at a time, by one task: a change is first visible to readers, then told to every handler, and only
+//! then does [`Store::resource_version`] move on. So whoever sees a resource version there knows that every change up to it
+//! has been told. A handler registered at any moment sees every object exactly once, then every change of it; while it has yet
+//! to hear of some objects, it hears of others' changes. Those who wait for something ([`Awaited`]) are woken last.
+//!
+//! Handlers are told of many objects in slices ([`slices`]).
 //!
 //! # Locks
-//! A handler runs with the handlers' lock of its own store held and no other. It may read any store, its own too
+//! The handlers' lock is held for one change or one slice, never longer. A handler runs with it held and no other. It may read any store, its own too
 //! (which shows the change that it is told of, or, within a list that is being replaced, later ones). It must not
 //! block, and must not change a store, or register or drop a handler, its own or another's: that would wait for itself.
 //! Index functions run with the contents locked; they look at their argument only.
@@ -19,15 +21,17 @@ mod awaited;
 mod contents;
 mod dependents;
 mod lister;
+mod slices;
 
 #[cfg(test)]
 mod tests;
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use super::deliveries::Deliveries;
 use crate::api::{AnyObject, Index, Kind, Object};
@@ -40,6 +44,7 @@ pub use lister::{Indexed, Labelled, Lister, downcast};
 
 use awaited::Waiters;
 pub use awaited::{Awaited, Wake};
+use slices::{Replacement, Replay, SLICE, Untold};
 
 /// A change of one object: `old` is absent when it appeared, `new` when it is gone. Both are there for an update and
 /// for a resync, where they are the same.
@@ -122,6 +127,8 @@ pub struct Store {
     handlers: Mutex<Handlers>,
     /// Apart from the contents, because it moves after the handlers were told.
     resource_version: RwLock<Str>,
+    /// Objects of which handlers are told in one go, at most.
+    slice: usize,
 }
 
 #[derive(Default)]
@@ -130,6 +137,10 @@ struct Handlers {
     next: u64,
     waiters: Waiters,
     deliveries: Vec<Weak<Deliveries>>,
+    /// What comes before any other change.
+    untold: VecDeque<Untold>,
+    /// How many of these have been told since the store began.
+    told: u64,
 }
 
 struct Registered {
@@ -137,6 +148,9 @@ struct Registered {
     name: Arc<str>,
     handler: EventHandler,
     panics: Option<Box<HandlerPanics>>,
+    replay: Option<Box<Replay>>,
+    /// The first of [`Handlers::untold`] that it is told of, by their number: its replay shows what the earlier ones have changed.
+    from: u64,
 }
 
 impl Store {
@@ -147,6 +161,7 @@ impl Store {
             contents: RwLock::default(),
             handlers: Mutex::default(),
             resource_version: RwLock::default(),
+            slice: SLICE,
         }
     }
 
@@ -225,14 +240,14 @@ impl Store {
     /// Adds or replaces one object, tells of it, and moves the resource version on. An object whose UID changed is told
     /// as a deletion and an addition.
     pub fn upsert(&self, object: &AnyObject) {
-        let mut handlers = self.handlers.lock();
+        let mut handlers = self.lock_told();
         let old = self.contents.write().insert(object);
         match &old {
             Some(old) if old.meta().uid != object.meta().uid => {
-                handlers.tell(self.kind, change(Some(old), None));
-                handlers.tell(self.kind, change(None, Some(object)));
+                handlers.tell(self.kind, Some(old), change(Some(old), None));
+                handlers.tell(self.kind, None, change(None, Some(object)));
             }
-            old => handlers.tell(self.kind, change(old.as_ref(), Some(object))),
+            old => handlers.tell(self.kind, old.as_ref(), change(old.as_ref(), Some(object))),
         }
         self.advance(&mut handlers, &object.meta().resource_version);
         handlers.wake(object, Some(object));
@@ -242,10 +257,10 @@ impl Store {
     /// delivered it, and it is what the handlers hear of, so that owners are found even if the last change was missed.
     pub fn remove(&self, last: &AnyObject) {
         let meta = last.meta();
-        let mut handlers = self.handlers.lock();
+        let mut handlers = self.lock_told();
         let held = self.contents.write().remove(&meta.namespace, &meta.name);
         if held.is_some() {
-            handlers.tell(self.kind, change(Some(last), None));
+            handlers.tell(self.kind, held.as_ref(), change(Some(last), None));
         }
         self.advance(&mut handlers, &meta.resource_version);
         handlers.wake(last, None);
@@ -253,10 +268,10 @@ impl Store {
 
     /// Removes the object at `key`, of which no final state can be had; the handlers hear of the last state known.
     pub fn remove_key(&self, key: &Key, resource_version: &str) {
-        let mut handlers = self.handlers.lock();
+        let mut handlers = self.lock_told();
         let held = self.contents.write().remove(&key.namespace, &key.name);
         if held.is_some() {
-            handlers.tell(self.kind, change(held.as_ref(), None));
+            handlers.tell(self.kind, held.as_ref(), change(held.as_ref(), None));
         }
         // The version of an object that cannot be decoded may be unknown.
         if !resource_version.is_empty() {
@@ -270,53 +285,10 @@ impl Store {
     /// Makes the store hold exactly `objects`, the state at `resource_version`: tells of what appeared and changed,
     /// and, for what is no longer there, a deletion with the last state known. An object whose UID changed is told as
     /// a deletion and an addition; one whose UID and resource version are those of the object held is left as it is
-    /// and not told.
+    /// and not told. Does not yield: for stores of some objects.
     pub fn replace(&self, objects: Vec<AnyObject>, resource_version: &str) {
-        self.replace_with(objects.into_iter().collect(), resource_version);
-    }
-
-    /// [`Store::replace`] by objects that have been collected already.
-    pub(crate) fn replace_with(&self, objects: StoreSnapshot, resource_version: &str) {
-        let mut handlers = self.handlers.lock();
-        let mut changes: Vec<(Option<AnyObject>, Option<AnyObject>)> = Vec::new();
-        {
-            let mut contents = self.contents.write();
-            let gone: Vec<AnyObject> = contents
-                .iter()
-                .map(|held| (held, held.meta()))
-                .filter(|(_, meta)| !objects.contains(&meta.namespace, &meta.name))
-                .map(|(held, _)| Arc::clone(held))
-                .collect();
-            for held in gone {
-                contents.remove(&held.meta().namespace, &held.meta().name);
-                changes.push((Some(held), None));
-            }
-            contents.reserve(&objects);
-            // No two of a list have one name: what was not there before the first of them is not there before the last.
-            let was_empty = contents.len() == 0;
-            if was_empty {
-                changes.reserve_exact(objects.len());
-            }
-            for object in objects.into_objects() {
-                let meta = object.meta();
-                let held = if was_empty { None } else { contents.get(&meta.namespace, &meta.name) };
-                match held.map(|held| held.meta()) {
-                    Some(held) if held.uid == meta.uid && held.resource_version == meta.resource_version => {}
-                    Some(held) if held.uid != meta.uid => {
-                        changes.push((contents.insert(&object), None));
-                        changes.push((None, Some(object)));
-                    }
-                    _ => changes.push((contents.insert(&object), Some(object))),
-                }
-            }
-            contents.shrink();
-        }
-        let initial = self.resource_version.read().is_empty();
-        for (old, new) in &changes {
-            handlers.tell(self.kind, Delta { old: old.as_ref(), new: new.as_ref(), initial, resync: false });
-        }
-        self.advance(&mut handlers, &resource_version.into());
-        handlers.waiters.replaced(|key| self.get(key));
+        let mut replacement = Replacement::new(self, objects.into_iter().collect(), resource_version);
+        while replacement.step() {}
     }
 
     /// Tells of everything that is delivered from here on, bookmarks included.
@@ -334,33 +306,25 @@ impl Store {
 
     /// A bookmark: everything up to `resource_version` has been delivered.
     pub fn bookmark(&self, resource_version: &str) {
-        self.advance(&mut self.handlers.lock(), &resource_version.into());
+        self.advance(&mut self.lock_told(), &resource_version.into());
     }
 
-    /// Tells every handler of every object as unchanged.
-    pub fn resync(&self) {
-        let mut handlers = self.handlers.lock();
-        if handlers.list.is_empty() {
-            return;
-        }
-        for object in self.list() {
-            handlers.tell(
-                self.kind,
-                Delta { old: Some(&object), new: Some(&object), initial: false, resync: true },
-            );
-        }
-    }
-
-    /// Registers a handler and replays to it what is there. `name` says in reports whose it is.
+    /// Registers a handler and replays to it what is there. `name` says in reports whose it is. Does not yield: for stores of some
+    /// objects.
     pub fn add_handler(&self, name: impl Into<Arc<str>>, handler: EventHandler) -> HandlerId {
+        let id = self.begin_handler(name, handler);
+        while self.replay_slice(id) {}
+        id
+    }
+
+    /// Registers a handler, which hears of all changes from here on. What is there is replayed by [`Store::replay_slice`].
+    pub(super) fn begin_handler(&self, name: impl Into<Arc<str>>, handler: EventHandler) -> HandlerId {
         let mut handlers = self.handlers.lock();
         let id = HandlerId(handlers.next);
         handlers.next += 1;
-        let mut registered = Registered { id, name: name.into(), handler, panics: None };
-        for object in self.list() {
-            registered.tell(self.kind, Delta { old: None, new: Some(&object), initial: true, resync: false });
-        }
-        handlers.list.push(registered);
+        let from = handlers.told + handlers.untold.len() as u64;
+        let replay = Replay::of(&self.contents.read(), self.slice).map(Box::new);
+        handlers.list.push(Registered { id, name: name.into(), handler, panics: None, replay, from });
         id
     }
 
@@ -377,7 +341,10 @@ impl Store {
 
     /// Takes all handlers off: the store is not kept up to date any more.
     pub(crate) fn remove_all_handlers(&self) {
-        let removed = std::mem::take(&mut self.handlers.lock().list);
+        let removed = {
+            let mut handlers = self.handlers.lock();
+            (std::mem::take(&mut handlers.list), std::mem::take(&mut handlers.untold))
+        };
         drop(removed);
     }
 
@@ -389,6 +356,14 @@ impl Store {
     /// The handlers that have panicked since they were registered: each may have missed a change.
     pub fn handler_panics(&self) -> Vec<HandlerPanics> {
         self.handlers.lock().list.iter().filter_map(|held| held.panics.as_deref().cloned()).collect()
+    }
+
+    /// The handlers, once they have been told of all that the contents show. Something is left to tell only if a replacement was
+    /// cancelled.
+    fn lock_told(&self) -> MutexGuard<'_, Handlers> {
+        let mut handlers = self.handlers.lock();
+        while self.tell_untold(&mut handlers) {}
+        handlers
     }
 
     /// Called when the handlers have been told.
@@ -440,11 +415,13 @@ fn change<'a>(old: Option<&'a AnyObject>, new: Option<&'a AnyObject>) -> Delta<'
 }
 
 impl Handlers {
-    fn tell(&mut self, kind: &Kind, delta: Delta<'_>) {
+    /// Tells every handler of a change of an object that was `held` before.
+    fn tell(&mut self, kind: &Kind, held: Option<&AnyObject>, delta: Delta<'_>) {
         if tracing::enabled!(tracing::Level::TRACE) && delta.is_news() {
             delta.log(kind);
         }
-        for registered in &mut self.list {
+        for registered in self.list.iter_mut().filter(|registered| registered.from <= self.told) {
+            registered.overtake(kind, held, &delta);
             registered.tell(kind, delta);
         }
     }
@@ -458,6 +435,28 @@ impl Handlers {
 }
 
 impl Registered {
+    /// A change that comes while its object has yet to be replayed: that goes first.
+    fn overtake(&mut self, kind: &Kind, held: Option<&AnyObject>, delta: &Delta<'_>) {
+        let Some(object) = delta.latest() else { return };
+        if self.replay.as_mut().is_some_and(|replay| replay.overtakes(object))
+            && let Some(held) = held
+        {
+            self.tell(kind, Delta { old: None, new: Some(held), initial: true, resync: false });
+        }
+    }
+
+    /// Tells of the next objects that were there before; whether there are more.
+    fn replay_slice(&mut self, kind: &Kind) -> bool {
+        let slice = self.replay.as_mut().and_then(|replay| replay.next_slice());
+        for object in slice.iter().flatten() {
+            self.tell(kind, Delta { old: None, new: Some(object), initial: true, resync: false });
+        }
+        if self.replay.as_ref().is_some_and(|replay| replay.is_over()) {
+            self.replay = None;
+        }
+        self.replay.is_some()
+    }
+
     fn tell(&mut self, kind: &Kind, delta: Delta<'_>) {
         let Err(panic) = catch_unwind(AssertUnwindSafe(|| (self.handler)(delta))) else { return };
         let last = super::panic_text(panic.as_ref());

@@ -1,8 +1,11 @@
 //! The store against a naive map: whatever happens, it holds the same, files the same, and tells enough to rebuild it.
 
+mod slices;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use futures::FutureExt as _;
 use parking_lot::Mutex;
 use proptest::prelude::*;
 
@@ -179,7 +182,7 @@ proptest! {
                     store.replace(objects, &version.to_string());
                 }
                 Op::Bookmark => store.bookmark(&version.to_string()),
-                Op::Resync => store.resync(),
+                Op::Resync => while store.resync().now_or_never().is_none() {},
                 Op::AddHandler => {
                     let (handler, view) = rebuilder();
                     store.add_handler("rebuilder", handler);

@@ -49,7 +49,7 @@ impl Graph {
 
 fn write_node(node: &Node, out: &mut dyn Write) -> fmt::Result {
     let uid = node.uid.to_str();
-    let (group, version, kind) = node.kind.map_or(("", "", ""), |kind| (kind.group, kind.version, kind.kind));
+    let (group, version, kind) = node.row.map_or(("", "", ""), |kind| (kind.group, kind.version, kind.kind));
     let label = format!("uid={uid}\nnamespace={}\n{kind}.{version}.{group}/{}", node.namespace, node.name);
     write!(out, "  {} [label={}", quoted(&uid), quoted(&label))?;
     let attributes = [

@@ -59,6 +59,8 @@ pub struct HeldDependent {
     pub identity: ObjectIdentity,
     /// The positions of the references to the owner among its owner references, ascending.
     pub positions: Vec<usize>,
+    /// Whether no watch shows it any longer.
+    pub is_unseen: bool,
 }
 
 impl Graph {
@@ -66,7 +68,8 @@ impl Graph {
     pub fn subject(&self, uid: &Uid) -> NodeFacts {
         let Some(id) = self.nodes.find(uid) else { return NodeFacts::Unknown };
         let Some(node) = self.nodes.get(id) else { return NodeFacts::Unknown };
-        match identity(node) {
+        match identity(node).filter(|_| !node.is_unseen) {
+            None if node.is_unseen && node.dependents().is_empty() => NodeFacts::Unknown,
             None => NodeFacts::Virtual(self.places(node)),
             Some(identity) => NodeFacts::Object(ObjectFacts {
                 identity,
@@ -96,7 +99,7 @@ impl Graph {
         places.collect::<Option<_>>().unwrap_or_default()
     }
 
-    /// The observed dependents of a UID, each once.
+    /// The observed dependents of a UID, each once; unseen ones by the row by which they were observed.
     pub fn dependents(&self, uid: &Uid) -> Vec<HeldDependent> {
         let Some(id) = self.nodes.find(uid) else { return Vec::new() };
         let Some(owner) = self.nodes.get(id) else { return Vec::new() };
@@ -105,9 +108,9 @@ impl Graph {
         let mut all: Vec<HeldDependent> = Vec::new();
         for group in edges.chunk_by(|one, other| one.0 == other.0) {
             let node = group.first().filter(|first| first.0 != id).and_then(|first| self.nodes.get(first.0));
-            if let Some(identity) = node.and_then(identity) {
+            if let Some((node, identity)) = node.and_then(|node| Some((node, identity(node)?))) {
                 let positions = group.iter().map(|(_, edge)| *edge as usize).collect();
-                all.push(HeldDependent { identity, positions });
+                all.push(HeldDependent { identity, positions, is_unseen: node.is_unseen });
             }
         }
         all
@@ -152,7 +155,7 @@ impl Graph {
 
 pub(super) fn identity(node: &Node) -> Option<ObjectIdentity> {
     Some(ObjectIdentity {
-        kind: node.kind?,
+        kind: node.row?,
         key: Key::new(node.namespace.clone(), node.name.clone()),
         uid: node.uid.clone(),
     })

@@ -72,8 +72,11 @@ pub(super) struct Dependent {
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) uid: Uid,
-    /// `None`: a virtual node, known from owner references alone.
-    pub(super) kind: Option<&'static Kind>,
+    /// The row by which the object was last observed. `None`: it is known from owner references alone.
+    pub(super) row: Option<&'static Kind>,
+    /// Whether no watch shows the object any longer although nobody has seen it go. To its dependents it is a virtual node. To
+    /// its owners it is what it was.
+    pub(super) is_unseen: bool,
     pub(super) namespace: Str,
     pub(super) name: Str,
     /// The resource version last observed; 0 if it was not a number.
@@ -116,7 +119,8 @@ impl Node {
     fn new(uid: Uid) -> Self {
         Self {
             uid,
-            kind: None,
+            row: None,
+            is_unseen: false,
             namespace: Str::EMPTY,
             name: Str::EMPTY,
             version: 0,
@@ -126,8 +130,13 @@ impl Node {
         }
     }
 
+    /// The kind of an object that a watch shows.
+    pub(super) fn kind(&self) -> Option<&'static Kind> {
+        self.row.filter(|_| !self.is_unseen)
+    }
+
     pub(super) fn is_virtual(&self) -> bool {
-        self.kind.is_none()
+        self.kind().is_none()
     }
 
     pub(super) fn dependents(&self) -> &[Dependent] {
@@ -172,7 +181,7 @@ impl Node {
     /// Whether a dependent in `namespace` that refers to these coordinates means this object. The version is not
     /// compared: an object is the same in all of its group's. A virtual node matches nothing.
     pub(super) fn is_at(&self, coordinates: &Coordinates, namespace: &str) -> bool {
-        let Some(kind) = self.kind else { return false };
+        let Some(kind) = self.kind() else { return false };
         let group = coordinates.api_version.split_once('/').map_or("", |(group, _)| group);
         kind.kind == coordinates.kind.as_str()
             && kind.group == group

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::super::graph::{AffectedObjects, Graph, Removal};
+use super::super::view::Kinds;
 use super::super::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Uid};
 use coxswain_machinery::api::meta::{ObjectMeta, OwnerReference, PartialObjectMetadata};
 use coxswain_machinery::api::{AnyObject, Kind};
@@ -40,6 +41,19 @@ pub(super) static KINDS: [&Kind; 4] = [&POD, &THING, &GADGET, &REALM];
 pub(super) fn resolve(api_version: &str, kind: &str) -> Result<&'static Kind, String> {
     let found = KINDS.into_iter().find(|row| row.kind == kind && row.api_version() == api_version);
     found.ok_or_else(|| format!("{api_version} {kind} is not served"))
+}
+
+/// Kinds of which each is served as it is.
+pub(super) struct Discovered(pub(super) fn(&str, &str) -> Result<&'static Kind, String>);
+
+impl Kinds for Discovered {
+    fn named(&self, api_version: &str, kind: &str) -> Result<&'static Kind, String> {
+        self.0(api_version, kind)
+    }
+
+    fn served(&self, kind: &'static Kind) -> Result<Option<&'static Kind>, String> {
+        Ok(Some(kind))
+    }
 }
 
 /// An object in namespace `a`, whose UID is `uid-NAME` and whose version is 1.

@@ -7,6 +7,7 @@ use serde_json::{Value as Json, json};
 use super::super::graph::{AffectedObjects, Graph};
 use super::super::plan::plan;
 use super::super::view::{Attempt, observe};
+use super::fixtures::Discovered;
 use coxswain_machinery::api::meta::PartialObjectMetadata;
 use coxswain_machinery::api::{Kind, dynamic};
 use coxswain_machinery::framework::{Observation, Read, Reads};
@@ -66,7 +67,7 @@ impl World {
         let attempt = Attempt::Delete(uid.into());
         let mut reads = Reads::default();
         for _ in 0..4 {
-            match observe(&graph, &resolve, &attempt, false, &reads).expect("an observation") {
+            match observe(&graph, &Discovered(resolve), &attempt, false, &reads).expect("an observation") {
                 Observation::Nothing => return Plan::default(),
                 Observation::Needs(needs) => {
                     for need in needs {

@@ -20,7 +20,7 @@ fn patches(pods: &[&ObjectMeta], attempt: &Attempt) -> Vec<Patch> {
     }
     let mut reads = Reads::default();
     loop {
-        match observe(&graph, &resolve, attempt, false, &reads).expect("nothing fails") {
+        match observe(&graph, &Discovered(resolve), attempt, false, &reads).expect("nothing fails") {
             Observation::Nothing => return Vec::new(),
             Observation::View(view) => return written(plan(&view).steps),
             Observation::Needs(needs) => {

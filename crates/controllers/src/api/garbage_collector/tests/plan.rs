@@ -25,7 +25,7 @@ fn look(graph: &Graph, attempt: &Attempt, live: Live<'_>) -> Option<View> {
 fn look_at(graph: &Graph, attempt: &Attempt, changed: bool, live: Live<'_>) -> Option<View> {
     let mut reads = Reads::default();
     for _ in 0..4 {
-        match observe(graph, &resolve, attempt, changed, &reads).expect("nothing fails") {
+        match observe(graph, &Discovered(resolve), attempt, changed, &reads).expect("nothing fails") {
             Observation::Nothing => return None,
             Observation::View(view) => return Some(view),
             Observation::Needs(needs) => {
@@ -45,7 +45,10 @@ fn look_at(graph: &Graph, attempt: &Attempt, changed: bool, live: Live<'_>) -> O
 
 /// Whether there is nothing to decide about, and nothing to be read for that.
 fn is_nothing(graph: &Graph, object: &ObjectMeta) -> bool {
-    matches!(observe(graph, &resolve, &delete(object), false, &Reads::default()), Ok(Observation::Nothing))
+    matches!(
+        observe(graph, &Discovered(resolve), &delete(object), false, &Reads::default()),
+        Ok(Observation::Nothing)
+    )
 }
 
 fn delete(object: &ObjectMeta) -> Attempt {
@@ -196,7 +199,9 @@ fn what_goes_as_it_was_observed_is_not_read() {
         Key::of(&waiting),
         Ok(Some(partial(&waiting))),
     );
-    let Ok(Observation::View(view)) = observe(&graph, &resolve, &delete(&dependent), false, &reads) else {
+    let Ok(Observation::View(view)) =
+        observe(&graph, &Discovered(resolve), &delete(&dependent), false, &reads)
+    else {
         panic!("it has enough")
     };
     assert_eq!(view.absent.len(), 1, "others are spared the read");
@@ -218,7 +223,9 @@ fn what_goes_as_it_was_observed_is_not_read() {
             .with_object(&THING, Key::of(&waiting), Ok(Some(partial(&waiting))))
             .with_object(&THING, Key::of(&solid), Ok(Some(partial(&solid))))
             .with_object(&THING, Key::new("a", "elsewhere"), Ok(None));
-        let Ok(Observation::Needs(needs)) = observe(&graph, &resolve, &delete(&object), false, &reads) else {
+        let Ok(Observation::Needs(needs)) =
+            observe(&graph, &Discovered(resolve), &delete(&object), false, &reads)
+        else {
             panic!("{object:?} is to be read")
         };
         assert_eq!(needs, [Read::Object(&THING, Key::of(&object))]);
@@ -377,7 +384,8 @@ fn an_unseen_owner_is_read_once_and_cluster_scoped_ones_without_a_namespace() {
     let one = object("one").owned_by(&THING, &owner).owned_by(&REALM, &realm);
     let far = object("far").in_namespace("b").owned_by(&REALM, &realm);
     let graph = graph_of(&[&one, &far]);
-    let Ok(Observation::Needs(needs)) = observe(&graph, &resolve, &delete(&realm), false, &Reads::default())
+    let Ok(Observation::Needs(needs)) =
+        observe(&graph, &Discovered(resolve), &delete(&realm), false, &Reads::default())
     else {
         panic!("it is to be read")
     };
@@ -416,12 +424,14 @@ fn what_cannot_be_read_is_neither_there_nor_absent() {
     let dependent = object("dependent").owned_by(&THING, &owner);
     let graph = graph_of(&[&dependent]);
     let itself = Reads::default().with_object(&THING, Key::of(&dependent), failed());
-    let error = observe(&graph, &resolve, &delete(&dependent), true, &itself).unwrap_err();
+    let error = observe(&graph, &Discovered(resolve), &delete(&dependent), true, &itself).unwrap_err();
     assert!(matches!(error, ObserveError::Retry(_)), "{error:?}");
     let reads = Reads::default()
         .with_object(&THING, Key::of(&dependent), Ok(Some(partial(&dependent))))
         .with_object(&THING, Key::of(&owner), failed());
-    let Ok(Observation::View(view)) = observe(&graph, &resolve, &delete(&dependent), true, &reads) else {
+    let Ok(Observation::View(view)) =
+        observe(&graph, &Discovered(resolve), &delete(&dependent), true, &reads)
+    else {
         panic!("a view")
     };
     assert!(view.absent.is_empty());

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::super::graph::GraphStats;
+use super::super::graph::{AffectedObjects, GraphStats};
 use super::server::{Place, SERVED};
 use super::world::World;
 use coxswain_machinery::api::meta::{ObjectMeta, OwnerReference};
@@ -201,7 +201,10 @@ proptest! {
         prop_assert_eq!(fresh.writes, 0, "after {} writes", writes);
         prop_assert_eq!(fresh.graph.stats(), stats);
         for kind in SERVED {
-            fresh.graph.forget_kind(kind, &mut super::super::graph::AffectedObjects::default());
+            fresh.graph.forget_kind(kind, &mut AffectedObjects::default());
+        }
+        for kind in SERVED {
+            fresh.graph.shown(kind, &mut AffectedObjects::default());
         }
         prop_assert_eq!(fresh.graph.stats(), GraphStats::default());
     }

@@ -1,13 +1,13 @@
 //! The graph and the decisions at work on the model of the API server: watches that lag, queues, and attempts of which several
 //! are under way at a time, each interrupted between any two of its reads and writes.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::super::graph::{AffectedObjects, Graph};
 use super::super::plan::plan;
-use super::super::view::{Attempt, View, observe};
+use super::super::view::{Attempt, Subject, View, observe};
 use super::super::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
-use super::fixtures::partial;
+use super::fixtures::{Discovered, partial};
 use super::server::{Event, Refusal, SERVED, Server, place, resolve};
 use coxswain_machinery::api::meta::{ObjectMeta, OwnerReference};
 use coxswain_machinery::framework::{Observation, Read, Reads};
@@ -33,6 +33,8 @@ pub(super) struct World {
     pub(super) server: Server,
     pub(super) graph: Graph,
     pub(super) writes: usize,
+    /// The references of each object as the graph was told of them last.
+    told: BTreeMap<Uid, Vec<OwnerReference>>,
     queue: BTreeSet<Attempt>,
     running: Vec<Running>,
 }
@@ -58,7 +60,10 @@ impl World {
         let mut affected = AffectedObjects::default();
         match self.server.logs[kind].pop_front() {
             None => return false,
-            Some(Event::Set(meta)) => self.graph.observe(SERVED[kind], &meta, &mut affected),
+            Some(Event::Set(meta)) => {
+                self.graph.observe(SERVED[kind], &meta, &mut affected);
+                self.told.insert(meta.uid.clone(), meta.owner_references.clone());
+            }
             Some(Event::Gone(meta)) => self.graph.gone(SERVED[kind], &meta, &mut affected),
         }
         self.enqueue(affected);
@@ -70,6 +75,7 @@ impl World {
         self.server.logs[kind].clear();
         let mut affected = AffectedObjects::default();
         let present = self.server.objects.iter().filter(|((of, _), _)| *of == kind).map(|(_, meta)| meta);
+        self.told.extend(present.clone().map(|meta| (meta.uid.clone(), meta.owner_references.clone())));
         self.graph.replace(SERVED[kind], present, &mut affected);
         self.enqueue(affected);
     }
@@ -132,6 +138,12 @@ impl World {
                     for place in &absent {
                         self.graph.absent(place.clone(), &mut affected);
                     }
+                    if let Subject::Blocked { by, found } = &subject {
+                        self.graph.looked_for(by, found, &mut affected);
+                    }
+                    if let Subject::Released { identity, .. } = &subject {
+                        self.check_released(&identity.uid);
+                    }
                     let plan = plan(&View { subject, absent });
                     assert_eq!(plan.retry, None, "every kind is served");
                     running.again |= plan.requeue_after.is_some();
@@ -145,8 +157,22 @@ impl World {
     }
 
     fn observe(&self, running: &Running) -> Observation<View> {
-        observe(&self.graph, &resolve, &running.attempt, running.changed, &running.reads)
+        observe(&self.graph, &Discovered(resolve), &running.attempt, running.changed, &running.reads)
             .expect("no read fails")
+    }
+
+    /// No owner is let go while an object blocks it of which the graph was told.
+    fn check_released(&self, owner: &Uid) {
+        for meta in self.server.objects.values().filter(|meta| meta.uid != *owner) {
+            let told = self.told.get(&meta.uid);
+            let mut blocking = meta.owner_references.iter().filter(|held| {
+                held.uid == *owner
+                    && held.block_owner_deletion == Some(true)
+                    && self.server.owner(meta, held).is_some()
+                    && told.is_some_and(|told| told.contains(held))
+            });
+            assert!(blocking.next().is_none(), "{owner} is let go although {} blocks it", meta.name);
+        }
     }
 
     fn done(&mut self, running: Running) {

@@ -1,9 +1,10 @@
 //! Which pods give way to the present template, while enough nodes have an available one. With `OnDelete` none do.
 //!
 //! Without surge an old pod is deleted, and placing makes a new one when it is gone; with surge the new one comes first, and
-//! the old one goes when that is available. Pods that are not available are replaced at once: nothing is lost with them, as
-//! long as they are as they were seen. Those that are available go node by node, in an order that differs from rollout to rollout
-//! ([`Rollout::spread`]).
+//! the old one goes when that is available. Pods that are not ready are replaced at once: nothing is lost with them, as
+//! long as they are as they were seen. Those that are ready go node by node, in an order that differs from rollout to rollout
+//! ([`Rollout::spread`]), those first that are not yet available. kube-controller-manager replaces these at once as well: all pods of a
+//! DaemonSet whose template changes twice within `minReadySeconds`.
 
 use jiff::Timestamp;
 
@@ -67,12 +68,13 @@ impl<'a> Rollout<'a, '_> {
         let should_run = self.daemons.nodes.iter().filter(|(_, fit)| fit.runs()).map(|(node, _)| *node);
         let waiting = should_run.filter(|node| self.daemons.on(node).is_empty()).count();
         let mut unavailable = waiting;
-        let mut candidates = Vec::new();
+        let (mut settling, mut candidates) = (Vec::new(), Vec::new());
         for (node, pods) in self.daemons.with_pods() {
             let pair = self.pair(pods);
             match (pair.old.as_slice(), pair.new.as_slice()) {
                 ([], [new]) if self.is_available(new) => {}
                 ([old], []) if self.is_available(old) => candidates.push((node, *old)),
+                ([old], []) if old.is_ready() => settling.push((node, *old)),
                 ([old], []) => {
                     unavailable += 1;
                     changes.unavailable(old);
@@ -81,6 +83,11 @@ impl<'a> Rollout<'a, '_> {
                 _ => unavailable += 1,
             }
         }
+        // A pod that serves is not to be missed, although it is not available yet. That one of them goes makes no more nodes
+        // unavailable than there are.
+        let room = most_unavailable.saturating_sub(unavailable);
+        unavailable += settling.len();
+        self.spread(settling).take(room).for_each(|old| changes.unwanted(old));
         let room = most_unavailable.saturating_sub(unavailable);
         self.spread(candidates).take(room).for_each(|old| changes.unwanted(old));
     }

@@ -108,6 +108,37 @@ fn old_pods_that_are_not_available_wait_for_nothing() {
     assert_eq!(steps(&view), ["delete p"]);
 }
 
+#[test]
+fn old_pods_that_are_ready_and_not_yet_available_go_as_the_bound_allows() {
+    fn old_and_just_ready(pod: &mut Pod) {
+        old(pod);
+        just_ready(pod);
+    }
+    let settling: &[fn(&mut Pod)] = &[old_and_just_ready];
+    let waiting = |set: &mut DaemonSet| set.spec.min_ready_seconds = 10;
+    let two = |set: &mut DaemonSet| {
+        waiting(set);
+        rolls(set, IntOrString::Int(2), IntOrString::Int(0));
+    };
+    let new: &[fn(&mut Pod)] = &[|_| {}];
+    // The template has changed twice within minReadySeconds.
+    assert_eq!(four(waiting, [settling; 4]).len(), 1);
+    assert_eq!(four(two, [settling; 4]).len(), 2);
+    // The new pod is not available yet, or is not there.
+    for other in [[just_ready as fn(&mut Pod)], [unready], [deleting]] {
+        assert_eq!(four(waiting, [&other, settling, settling, settling]), [""; 0]);
+        assert_eq!(four(two, [&other, settling, settling, settling]).len(), 1);
+    }
+    assert_eq!(four(waiting, [new, new, new, settling]), ["delete d0"]);
+    // Pods that are not ready wait for nothing, and one that is available goes after all others.
+    assert_eq!(
+        four(waiting, [&[old_and_unready], &[old_and_unready], settling, &[old]]),
+        ["delete a0", "delete b0"]
+    );
+    assert_eq!(four(waiting, [settling, new, new, &[old]]), ["delete a0"]);
+    assert_eq!(four(two, [settling, new, new, &[old]]), ["delete a0", "delete d0"]);
+}
+
 /// The caches may be late: a pod that has become available meanwhile counts, and its delete is a conflict.
 #[test]
 fn pods_that_are_not_available_are_deleted_only_as_they_were_seen() {

@@ -1,0 +1,199 @@
+//! Dependents whose watch has ended, as when the server prefers another version or discovery lacks a group for a moment: owners
+//! that wait for them go on waiting until a live read or another watch shows that they are gone.
+
+use super::super::graph::{AffectedObjects, Blocker, Graph};
+use super::super::plan::plan;
+use super::super::view::{Attempt, Kinds, Subject, View, observe};
+use super::fixtures::*;
+use coxswain_machinery::api::Kind;
+use coxswain_machinery::api::meta::ObjectMeta;
+use coxswain_machinery::framework::{ApiError, Observation, ObserveError, Read, Reads};
+use coxswain_machinery::model::Key;
+use coxswain_machinery::model::plan::Step;
+use coxswain_machinery::wire::Str;
+
+/// Another version of [`GADGET`].
+static GADGET_V2: Kind = Kind { version: "v2", ..row("ex.io", "Gadget", "gadgets", true) };
+
+/// What discovery says of gadgets.
+#[derive(Clone, Copy)]
+enum Gadgets {
+    Unknown,
+    NotServed,
+    In(&'static Kind),
+}
+
+impl Kinds for Gadgets {
+    fn named(&self, api_version: &str, kind: &str) -> Result<&'static Kind, String> {
+        resolve(api_version, kind)
+    }
+
+    fn served(&self, kind: &'static Kind) -> Result<Option<&'static Kind>, String> {
+        assert_eq!((kind.group, kind.resource), ("ex.io", "gadgets"));
+        match self {
+            Self::Unknown => Err("ex.io cannot be found out".to_owned()),
+            Self::NotServed => Ok(None),
+            Self::In(row) => Ok(Some(row)),
+        }
+    }
+}
+
+fn owner() -> ObjectMeta {
+    object("owner").foreground()
+}
+
+fn gadget(name: &str) -> ObjectMeta {
+    object(name).blocking(&THING, &owner())
+}
+
+/// An owner that waits for these gadgets, whose watch has ended.
+fn waiting_for(gadgets: &[&ObjectMeta]) -> (Graph, Vec<String>) {
+    let mut graph = Graph::new();
+    let _ = see(&mut graph, &[&owner()]);
+    let _ = told(|affected| gadgets.iter().for_each(|gadget| graph.observe(&GADGET, gadget, affected)));
+    let to_look_at = told(|affected| graph.forget_kind(&GADGET, affected)).0;
+    (graph, to_look_at)
+}
+
+fn look(graph: &Graph, kinds: Gadgets, reads: &Reads) -> Result<Observation<View>, ObserveError> {
+    observe(graph, &kinds, &Attempt::Delete(uid(&owner())), false, reads)
+}
+
+/// What a look at the owner finds with this answer to its one read, which is of `row`.
+fn found(
+    graph: &Graph,
+    kinds: Gadgets,
+    row: &'static Kind,
+    name: &str,
+    answer: Result<Option<&ObjectMeta>, ApiError>,
+) -> (Option<Blocker>, bool) {
+    let key = Key::new("a", name);
+    let needs = look(graph, kinds, &Reads::default());
+    let Ok(Observation::Needs(needs)) = needs else { panic!("a read is needed") };
+    assert_eq!(needs, [Read::Object(row, key.clone())]);
+    let reads = Reads::default().with_object(row, key, answer.map(|live| live.map(partial)));
+    let Ok(Observation::View(view)) = look(graph, kinds, &reads) else { return (None, false) };
+    let plan = plan(&view);
+    assert!(plan.steps.is_empty(), "nothing is written for what a look finds");
+    let Subject::Blocked { by, found } = view.subject else { panic!("{:?}", view.subject) };
+    assert_eq!(by.to_str(), format!("uid-{name}"));
+    (Some(found), plan.requeue_after.is_some())
+}
+
+/// Whether the owner's finalizer goes.
+fn is_released(graph: &Graph) -> bool {
+    let Ok(Observation::View(view)) = look(graph, Gadgets::Unknown, &Reads::default()) else { return false };
+    matches!(view.subject, Subject::Released { .. }) && matches!(plan(&view).steps[..], [Step::Write(_)])
+}
+
+fn not_served() -> ApiError {
+    ApiError::Refused {
+        request: "GET /".to_owned(),
+        code: 404,
+        reason: Str::EMPTY,
+        message: "404 page not found".to_owned(),
+        status: Box::default(),
+        retry_after: None,
+    }
+}
+
+#[test]
+fn an_owner_waits_on_while_a_live_read_finds_its_dependent() {
+    let child = gadget("child");
+    let (graph, to_look_at) = waiting_for(&[&child]);
+    assert_eq!(to_look_at, ["uid-owner"]);
+    for (kinds, row) in [(Gadgets::NotServed, &GADGET), (Gadgets::In(&GADGET_V2), &GADGET_V2)] {
+        let there = Blocker::There(child.owner_references.clone());
+        assert_eq!(found(&graph, kinds, row, "child", Ok(Some(&child))), (Some(there), true));
+    }
+    assert!(matches!(look(&graph, Gadgets::Unknown, &Reads::default()), Err(ObserveError::Retry(_))));
+    assert!(!is_released(&graph));
+}
+
+#[test]
+fn an_owner_is_let_go_when_live_reads_find_no_dependent_left() {
+    let (one, two) = (gadget("one"), gadget("two"));
+    let (mut graph, _) = waiting_for(&[&one, &two]);
+    let (first, again) = found(&graph, Gadgets::In(&GADGET_V2), &GADGET_V2, "one", Ok(None));
+    assert_eq!((first, again), (Some(Blocker::Gone), false));
+    assert_eq!(told(|affected| graph.looked_for(&uid(&one), &Blocker::Gone, affected)).0, ["uid-owner"]);
+    assert!(!is_released(&graph), "the other one was not looked for");
+    let another = ObjectMeta { uid: "another".into(), ..two.clone() };
+    let (second, _) = found(&graph, Gadgets::NotServed, &GADGET, "two", Ok(Some(&another)));
+    assert_eq!(second, Some(Blocker::Gone));
+    let _ = told(|affected| graph.looked_for(&uid(&two), &Blocker::Gone, affected));
+    assert!(is_released(&graph));
+}
+
+#[test]
+fn a_kind_is_gone_when_neither_discovery_nor_the_server_has_it() {
+    let child = gadget("child");
+    let (mut graph, _) = waiting_for(&[&child]);
+    let in_discovery = found(&graph, Gadgets::In(&GADGET), &GADGET, "child", Err(not_served()));
+    assert_eq!(in_discovery, (None, false), "it is tried again");
+    let gone = found(&graph, Gadgets::NotServed, &GADGET, "child", Err(not_served()));
+    assert_eq!(gone, (Some(Blocker::NotServed), false));
+    assert_eq!(
+        told(|affected| graph.looked_for(&uid(&child), &Blocker::NotServed, affected)).0,
+        ["uid-owner"]
+    );
+    assert!(is_released(&graph));
+}
+
+#[test]
+fn a_dependent_that_no_longer_blocks_is_no_reason_to_wait() {
+    let child = gadget("child");
+    let (mut graph, _) = waiting_for(&[&child]);
+    let there = |meta: &ObjectMeta| Blocker::There(meta.owner_references.clone());
+    let same = told(|affected| graph.looked_for(&uid(&child), &there(&child), affected)).0;
+    assert!(same.is_empty(), "the owner is looked at again in a while: {same:?}");
+    let free = told(|affected| graph.looked_for(&uid(&child), &there(&object("child")), affected)).0;
+    assert_eq!(free, ["uid-owner"]);
+    assert!(is_released(&graph));
+}
+
+#[test]
+fn another_version_shows_what_is_left() {
+    let (kept, lost) = (gadget("kept"), gadget("lost"));
+    let (mut graph, _) = waiting_for(&[&kept, &lost]);
+    let _ = told(|affected| graph.observe(&GADGET_V2, &kept, affected));
+    assert_eq!(graph.unseen_blocker(&uid(&owner())).map(|held| held.uid), Some(uid(&lost)));
+    assert!(told(|affected| graph.shown(&GADGET_V2, affected)).0.is_empty(), "the other one still blocks");
+    assert!(graph.unseen_blocker(&uid(&owner())).is_none() && !is_released(&graph));
+    let gone = told(|affected| graph.gone(&GADGET_V2, &kept.clone().at(9), affected)).0;
+    assert_eq!(gone, ["uid-owner"]);
+    assert!(is_released(&graph));
+}
+
+#[test]
+fn what_happened_to_an_owner_meanwhile_is_told_when_its_dependent_is_seen_again() {
+    let (mut graph, owner) = (Graph::new(), object("owner"));
+    let child = object("child").owned_by(&THING, &owner);
+    let _ = see(&mut graph, &[&owner]);
+    let mut affected = AffectedObjects::default();
+    graph.observe(&GADGET, &child, &mut affected);
+    graph.forget_kind(&GADGET, &mut affected);
+    let _ = told(|affected| graph.gone(&THING, &owner.clone().at(9), affected));
+    assert!(told(|affected| graph.observe(&GADGET_V2, &child, affected)).0.contains(&"uid-child".to_owned()));
+}
+
+#[test]
+fn dependents_out_of_sight_are_cut_loose_where_they_are_served() {
+    let owner = object("owner").orphaning();
+    let child = object("child").owned_by(&THING, &owner);
+    let mut graph = Graph::new();
+    let _ = see(&mut graph, &[&owner]);
+    let _ = told(|affected| graph.observe(&GADGET, &child, affected));
+    let _ = told(|affected| graph.forget_kind(&GADGET, affected));
+    let reads = Reads::default().with_object(&THING, Key::of(&owner), Ok(Some(partial(&owner))));
+    let attempt = Attempt::Orphan(uid(&owner));
+    let seen = observe(&graph, &Gadgets::In(&GADGET_V2), &attempt, false, &reads);
+    let Ok(Observation::View(view)) = seen else { panic!("it is enough") };
+    let written: Vec<_> =
+        plan(&view).steps.iter().flat_map(Step::writes).map(|write| write.kind.version).collect();
+    assert_eq!(written, ["v2", "v1"], "the dependent, then the owner");
+    assert!(matches!(
+        observe(&graph, &Gadgets::Unknown, &attempt, false, &reads),
+        Err(ObserveError::Retry(_))
+    ));
+}
