@@ -72,6 +72,9 @@ pub enum Read {
     Parsed(&'static Parser, ParserInput),
     /// Which resources the API has: at most 30 seconds old.
     Resources,
+    /// Which resources the API has, for a caller that did not find this name among [`Read::Resources`]. They are read again, but at
+    /// most once in some seconds for all callers, and once in 30 seconds for a name. [`Reads::latest_resources`] has them.
+    SearchedResources(Str),
     /// Which resources the API has now.
     LatestResources,
 }
@@ -137,7 +140,7 @@ impl ReadResult {
             Read::Json(uri) => Self::Json(Err(error(format!("GET {}", uri.path())))),
             Read::Document(_, uri) => Self::Document(Err(error(format!("GET {}", uri.path())))),
             Read::Access(_) => Self::Access(Err(error("POST subjectaccessreviews".to_owned()))),
-            Read::Resources | Read::LatestResources => {
+            Read::Resources | Read::SearchedResources(_) | Read::LatestResources => {
                 Self::Resources(Err(error("GET discovery".to_owned())))
             }
         }
@@ -231,7 +234,8 @@ impl Reads {
         }
     }
 
-    /// The API's resources as they were during this reconcile; `None` if [`Read::LatestResources`] was not made.
+    /// The API's resources as a second read found them; `None` if neither [`Read::LatestResources`] nor
+    /// [`Read::SearchedResources`] was made.
     pub fn latest_resources(&self) -> Option<Result<&Arc<ApiResources>, &ApiError>> {
         match self.found.get(&Read::LatestResources)? {
             ReadResult::Resources(found) => Some(found.as_ref()),
@@ -386,7 +390,15 @@ impl Reads {
     }
 
     fn lacks(&self, read: &Read) -> bool {
-        !self.found.contains_key(read)
+        match read {
+            Read::SearchedResources(_) => !self.found.contains_key(&Read::LatestResources),
+            read => !self.found.contains_key(read),
+        }
+    }
+
+    fn insert(&mut self, read: Read, found: ReadResult) {
+        let read = if matches!(read, Read::SearchedResources(_)) { Read::LatestResources } else { read };
+        self.found.insert(read, found);
     }
 }
 
@@ -498,7 +510,7 @@ impl Reader {
             let mut found = stream::iter(needs).map(|read| self.read(read)).buffer_unordered(AT_A_TIME);
             let found = async {
                 while let Some((read, found)) = found.next().await {
-                    reads.found.insert(read, found);
+                    reads.insert(read, found);
                 }
             };
             answered(found, is_slow).await;
@@ -531,6 +543,7 @@ impl Reader {
             }
             Read::List(kind, namespace) => ReadResult::List(self.list(read, kind, namespace).await),
             Read::Resources => ReadResult::Resources(self.discovery.resources().await),
+            Read::SearchedResources(name) => ReadResult::Resources(self.discovery.search(name).await),
             Read::LatestResources => ReadResult::Resources(self.discovery.latest().await),
         }
     }
