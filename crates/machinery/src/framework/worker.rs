@@ -149,7 +149,7 @@ impl Worker {
                 item = self.queue.get() => item,
             };
             let Some(item) = item else { break };
-            let slow = SlowReads::default();
+            let slow = SlowReads::new(aside.len() < MOST_ASIDE);
             let mut work = Box::pin(slow.hear(self.watched(item)));
             let is_done = loop {
                 tokio::select! {
