@@ -31,11 +31,14 @@ pub struct BucketConfig {
     pub burst: u32,
 }
 
+/// The longest backoff by default.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(1000);
+
 impl Default for QueueConfig {
     fn default() -> Self {
         Self {
             base_delay: Duration::from_millis(5),
-            max_delay: Duration::from_secs(1000),
+            max_delay: LONGEST_BACKOFF,
             bucket: Some(BucketConfig { qps: 10.0, burst: 100 }),
             slack: Duration::ZERO,
         }
@@ -43,6 +46,12 @@ impl Default for QueueConfig {
 }
 
 impl QueueConfig {
+    /// Whether a retry after this backoff takes a token of the bucket. One after [`LONGEST_BACKOFF`] takes none: its own backoff bounds its
+    /// rate, and keys that fail for ever would otherwise delay the retries of all others.
+    pub(super) fn takes_token(backoff: Duration) -> bool {
+        backoff < LONGEST_BACKOFF
+    }
+
     /// The delay after a failure, when there were `failures` before it.
     pub(super) fn backoff(&self, failures: u32) -> Duration {
         ExponentialBackoff::doubling(self.base_delay, self.max_delay).after(failures)

@@ -160,11 +160,16 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     pub fn add_longest(&self, key: K) -> Duration {
         let mut delay = Duration::ZERO;
         self.shared.schedule(|state, now| {
-            let (woken, longest) = state.add_longest(key, now);
-            delay = longest;
-            woken
+            delay = state.config.max_delay;
+            state.add_failed(key, delay, now)
         });
         delay
+    }
+
+    /// Counts a failure of the key and adds it after `delay`. The retry takes no token of the shared bucket, so `delay` has to bound the
+    /// rate.
+    pub fn add_failed(&self, key: K, delay: Duration) {
+        self.shared.schedule(|state, now| state.add_failed(key, delay, now));
     }
 
     /// Forgets the key's failures: its next one earns the shortest delay. Does not take it off the queue.

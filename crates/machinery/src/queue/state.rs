@@ -234,22 +234,22 @@ impl<K: Clone + Eq + Hash> State<K> {
         let failures = slot.failures;
         slot.failures = failures.saturating_add(1);
         let backoff = self.config.backoff(failures);
-        let reserved = self.bucket.as_mut().map_or(Duration::ZERO, |bucket| bucket.reserve(now));
+        let bucket = self.bucket.as_mut().filter(|_| QueueConfig::takes_token(backoff));
+        let reserved = bucket.map_or(Duration::ZERO, |bucket| bucket.reserve(now));
         let delay = backoff.max(reserved);
         (self.add_after(key, delay, now), delay)
     }
 
-    /// Counts a failure of the key, and adds it after the longest backoff, which is told too.
-    pub(super) fn add_longest(&mut self, key: K, now: Instant) -> (usize, Duration) {
+    /// Counts a failure of the key, and adds it after `delay`. Takes no token of the bucket.
+    pub(super) fn add_failed(&mut self, key: K, delay: Duration, now: Instant) -> usize {
         if self.phase != Phase::Open {
-            return (0, Duration::ZERO);
+            return 0;
         }
         let id = self.find_or_insert(self.hasher.hash_one(&key), key.clone());
         if let Some(slot) = self.slot_mut(id) {
             slot.failures = slot.failures.saturating_add(1);
         }
-        let delay = self.config.max_delay;
-        (self.add_after(key, delay, now), delay)
+        self.add_after(key, delay, now)
     }
 
     pub(super) fn forget(&mut self, key: &K) {

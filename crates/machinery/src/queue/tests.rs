@@ -226,6 +226,33 @@ async fn failures_delay_a_key_until_it_is_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn keys_that_fail_for_ever_leave_the_bucket_to_the_others() {
+    let queue = WorkQueue::<usize>::new("test", &QueueMetrics::register(&Registry::new()).unwrap());
+    // As many as would take all that the bucket gives, each tried once in its longest backoff or pause.
+    let (longest, keys) = (QueueConfig::default().max_delay, 10_000);
+    for key in 0..keys {
+        (0..20).for_each(|_| queue.add_failed(key, longest));
+    }
+    advance(longest).await;
+    let mut tried = 0;
+    while let Some(item) = take(&queue) {
+        let key = *item.key();
+        item.done();
+        tried += 1;
+        if key % 2 == 0 {
+            assert_eq!(queue.add_rate_limited(key), longest);
+        } else {
+            queue.add_failed(key, longest);
+        }
+    }
+    assert_eq!(tried, keys);
+    // The burst and the rate are there for those that fail now.
+    let delays: Vec<_> = (keys..=keys + 100).map(|key| queue.add_rate_limited(key)).collect();
+    assert_eq!(delays[..100], vec![ms(5); 100]);
+    assert_eq!(delays[100], ms(100));
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_bucket_is_shared_by_all_keys() {
     let config = QueueConfig { bucket: Some(BucketConfig { qps: 10.0, burst: 1 }), ..QueueConfig::default() };
     let queue = WorkQueue::with_config("test", config, &QueueMetrics::register(&Registry::new()).unwrap());
