@@ -21,7 +21,7 @@ use super::dynamic::{DynamicRoom, DynamicWatches, QueueOf, Supervisor};
 use super::expectations::ExpectationsRegistry;
 use super::freshness::{Freshness, KeyWait};
 use super::metrics::{ReconcileMetrics, RoomMetrics};
-use super::reads::Reader;
+use super::reader::Reader;
 use super::report::Report;
 use super::stats::LoopStats;
 use super::trace::{self, Causes, Waits};
