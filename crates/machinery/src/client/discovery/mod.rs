@@ -275,21 +275,20 @@ impl Discovery {
     }
 
     /// The API's resources, for a caller that did not find `name` in [`Self::resources`]. They are fetched again, but at most once in
-    /// [`SEARCH_EVERY`] for all callers, and once for each name until the cache is emptied. Without a fetch the cached answer is
-    /// returned: it is at most that old, or shows that the name was absent.
+    /// [`SEARCH_EVERY`] for all callers, and once for each name until the cache is emptied. A caller for which nothing is fetched has the
+    /// outcome of a fetch that began at most that long ago, or the cached answer if the name was fetched for before.
     pub async fn search(&self, name: &Str) -> Result<Arc<ApiResources>, ApiError> {
-        let number = {
+        let (number, is_new) = {
             let cache = self.cache.lock();
-            let is_recent = cache.begun_at.is_some_and(|at| at.elapsed() < SEARCH_EVERY);
-            match cache.valid() {
-                Some(cached) if is_recent || cache.searched.contains(name) => return Ok(cached),
-                Some(_) => cache.next(),
-                None => cache.next_valid(),
+            if let Some(cached) = cache.valid().filter(|_| cache.searched.contains(name)) {
+                return Ok(cached);
             }
+            let is_recent = cache.begun_at.is_some_and(|at| at.elapsed() < SEARCH_EVERY);
+            if is_recent { (cache.begun, false) } else { (cache.next(), true) }
         };
         let found = self.fetched(number).await?;
         let mut cache = self.cache.lock();
-        if number >= cache.oldest_valid {
+        if is_new && number >= cache.oldest_valid {
             cache.searched.insert(name.clone());
         }
         Ok(found)

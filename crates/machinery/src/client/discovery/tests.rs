@@ -1,5 +1,6 @@
 //! Tests of discovery against answers in both of its forms.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -8,6 +9,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Request};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::*;
 use crate::client::testing::{answer, mock};
@@ -172,6 +174,25 @@ async fn the_cache_is_emptied_every_half_minute_and_filled_once_for_all() {
     }
 }
 
+async fn search(discovery: &Discovery, name: &str) -> Arc<ApiResources> {
+    discovery.search(&name.into()).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_search_waits_for_the_fetch_under_way() {
+    let (discovery, requests) = slow_server(200);
+    discovery.resources().await.unwrap();
+    tokio::time::sleep(SEARCH_EVERY * 2).await;
+    let mut first = pin!(search(&discovery, "Rollout"));
+    assert!(timeout(Duration::from_millis(500), first.as_mut()).await.is_err());
+    let mut second = pin!(search(&discovery, "Thing"));
+    let is_early = timeout(Duration::from_millis(400), second.as_mut()).await.is_ok();
+    assert!(!is_early, "what is cached is older than five seconds");
+    let (first, second) = futures::join!(first, second);
+    assert!(Arc::ptr_eq(&first, &second));
+    assert_eq!(requests(), 4);
+}
+
 /// A server whose answers take a second, and the number of requests that it was sent.
 fn slow_server(status: u16) -> (Arc<Discovery>, impl Fn() -> usize) {
     let (service, seen) = mock(move |request: Request<Bytes>| async move {
@@ -207,19 +228,18 @@ async fn questions_for_the_latest_share_fetches_and_leave_the_cached_answer_in_p
 #[tokio::test(start_paused = true)]
 async fn an_answer_is_never_older_than_the_question_for_the_latest() {
     let (discovery, requests) = slow_server(200);
-    let (first, second) = (Arc::clone(&discovery), Arc::clone(&discovery));
-    let first = tokio::spawn(async move { first.latest().await });
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    let second = tokio::spawn(async move { second.latest().await });
-    first.await.unwrap().unwrap();
-    assert!(!second.is_finished(), "the fetch under way began before the question");
-    second.await.unwrap().unwrap();
+    let half = Duration::from_millis(500);
+    let mut first = pin!(discovery.latest());
+    assert!(timeout(half, first.as_mut()).await.is_err());
+    let mut second = pin!(discovery.latest());
+    assert!(timeout(Duration::ZERO, second.as_mut()).await.is_err());
+    first.await.unwrap();
+    let is_early = timeout(half, second.as_mut()).await.is_ok();
+    assert!(!is_early, "the fetch under way began before the question");
+    second.await.unwrap();
     assert_eq!(requests(), 4);
     // A fetch that is dropped serves nobody.
-    let dropped = Arc::clone(&discovery);
-    let dropped = tokio::spawn(async move { dropped.latest().await });
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    dropped.abort();
+    assert!(timeout(half, discovery.latest()).await.is_err());
     discovery.latest().await.unwrap();
     assert_eq!(requests(), 8);
 }
