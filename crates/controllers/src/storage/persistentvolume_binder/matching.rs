@@ -146,7 +146,7 @@ pub(super) struct AccessModes(usize, Vec<Str>);
 
 impl AccessModes {
     pub(super) fn of(volume: &PersistentVolume) -> Self {
-        let mut modes: Vec<Str> = volume.spec.access_modes.iter().cloned().collect();
+        let mut modes: Vec<Str> = volume.spec.access_modes.clone();
         modes.sort_unstable();
         modes.dedup();
         Self(modes.len(), modes)

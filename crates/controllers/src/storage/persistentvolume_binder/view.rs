@@ -245,7 +245,7 @@ impl Binder {
         // A selector that makes no sense is told by the plan.
         if !waits && let Ok(wish) = Wish::of(claim) {
             found.extend(self.free.first(&wish, |volume| {
-                let volume = latest(volume);
+                let volume = self.ledger.volume(&Key::of(&volume.metadata))?;
                 (wish.suits(&volume) && !self.ledger.is_taken(&volume, &key)).then_some(volume)
             }));
         }

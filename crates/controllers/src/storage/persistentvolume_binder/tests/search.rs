@@ -63,9 +63,8 @@ fn volumes() -> impl Strategy<Value = Vec<PersistentVolume>> {
     let modes = proptest::sample::subsequence(vec!["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"], 0..=3);
     let one = (1_u32..4, modes, 0_u8..6, 0_u8..6, any::<bool>());
     proptest::collection::vec(one, 0..12).prop_map(|all| {
-        let make = |(at, (size, modes, link, fault, is_labelled))| {
-            let mut volume: PersistentVolume = sized(&format!("vol-{at:02}"), size);
-            let modes: Vec<&str> = modes;
+        let make = |at: usize, size: u32, modes: Vec<&str>, (link, fault, is_labelled): (u8, u8, bool)| {
+            let mut volume = sized(&format!("vol-{at:02}"), size);
             volume.spec.access_modes = modes.into_iter().map(Str::from).collect();
             let mut other = claim("data");
             other.metadata.uid = "another".into();
@@ -89,7 +88,11 @@ fn volumes() -> impl Strategy<Value = Vec<PersistentVolume>> {
             }
             volume
         };
-        all.into_iter().enumerate().map(make).collect()
+        let each = all.into_iter().enumerate();
+        each.map(|(at, (size, modes, link, fault, is_labelled))| {
+            make(at, size, modes, (link, fault, is_labelled))
+        })
+        .collect()
     })
 }
 
