@@ -95,6 +95,14 @@ impl<K: Clone + Eq + Hash + Send + 'static> WorkQueue<K> {
 }
 
 impl<K: Clone + Eq + Hash> WorkQueue<K> {
+    /// The queue, with a bucket of its own for each part of the keys, such as a namespace. A part that has used its bucket up waits for that
+    /// one, and takes nothing from the bucket that all share: it does not delay the retries of others.
+    #[must_use]
+    pub fn fair_by(self, part: fn(&K) -> &str) -> Self {
+        self.shared.state.lock().fair_by(part);
+        self
+    }
+
     /// The queue's name, as in its metrics.
     pub fn name(&self) -> &str {
         &self.shared.name
