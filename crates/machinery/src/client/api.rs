@@ -10,6 +10,7 @@ use http::header::{ETAG, HeaderValue, IF_NONE_MATCH, RETRY_AFTER};
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use http_body_util::combinators::UnsyncBoxBody;
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tower::ServiceExt;
@@ -17,7 +18,7 @@ use tower::util::BoxCloneSyncService;
 
 use super::body;
 use super::error::{ApiError, decode_status};
-use super::layers::ApiRequest;
+use super::layers::{ApiRequest, RateClass, RateLimit, RateToken};
 use super::object_list::ObjectList;
 use super::request::{self, FieldSelector, LONGEST_ERROR, Label, Query, RequestIntent, RequestPath, Target};
 use crate::api::autoscaling::Scale;
@@ -61,6 +62,10 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub struct ApiClient {
     service: HttpService,
     name: Arc<str>,
+    /// The limiters among the layers of the service.
+    rate: Option<RateLimit>,
+    /// The token of the next request.
+    token: Option<Arc<Mutex<Option<RateToken>>>>,
 }
 
 impl fmt::Debug for ApiClient {
@@ -129,7 +134,21 @@ pub struct Deletion {
 impl ApiClient {
     /// A client that sends through `service`; `name` says in logs whose it is.
     pub fn new(service: HttpService, name: impl Into<Arc<str>>) -> Self {
-        Self { service, name: name.into() }
+        Self { service, name: name.into(), rate: None, token: None }
+    }
+
+    /// The client whose service has this layer.
+    pub(super) fn limited_by(self, rate: RateLimit) -> Self {
+        Self { rate: Some(rate), ..self }
+    }
+
+    /// Waits for the token that a request of this class needs. The next request of the client that is returned has it.
+    pub(crate) async fn admitted(&self, class: &RateClass) -> Self {
+        let token = match &self.rate {
+            Some(rate) => rate.acquire(class).await,
+            None => None,
+        };
+        Self { token: token.map(|token| Arc::new(Mutex::new(Some(token)))), ..self.clone() }
     }
 
     /// Whose client this is: a controller's name.
@@ -418,7 +437,14 @@ impl ApiClient {
         Ok((label, response))
     }
 
-    async fn dispatch(&self, label: &Label, request: ApiRequest) -> Result<Response<ResponseBody>, ApiError> {
+    async fn dispatch(
+        &self,
+        label: &Label,
+        mut request: ApiRequest,
+    ) -> Result<Response<ResponseBody>, ApiError> {
+        if let Some(token) = self.token.as_ref().and_then(|token| token.lock().take()) {
+            request.extensions_mut().insert(token);
+        }
         let answered = self.service.clone().oneshot(request).await;
         answered.map_err(|source| ApiError::transport(label.as_str(), source))
     }

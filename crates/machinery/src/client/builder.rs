@@ -10,7 +10,7 @@ use super::api::{ApiClient, HttpService};
 use super::config::{ConfigError, Connection};
 use super::credentials::ServiceAccountTokens;
 use super::layers::{
-    Bearer, ClientMetrics, Faults, JsonOnTheWire, Next, RateLimit, RateLimiter, RequestMetrics, Timeout,
+    Bearer, ClientMetrics, Faults, JsonOnTheWire, Next, RateLimit, RateLimits, RequestMetrics, Timeout,
     TokenSource, Trace, UserAgent, With, WriteGate,
 };
 use super::transport::{KeepAlive, Transport};
@@ -19,9 +19,9 @@ use crate::environment::Environment;
 /// How the clients of a [`ClientBuilder`] behave.
 #[derive(Clone)]
 pub struct ClientOptions {
-    /// `--kube-api-qps`, for each client; negative for no limit.
+    /// `--kube-api-qps`, for each client: for its scales, each metrics API, and everything else; negative for no limit.
     pub qps: f32,
-    /// `--kube-api-burst`, for each client.
+    /// `--kube-api-burst`, likewise.
     pub burst: u32,
     /// How long a request may take that is not a watch. A little more than the API server's own limit of a minute,
     /// so that it is the server that says so.
@@ -262,14 +262,14 @@ impl ClientBuilder {
         let host = Arc::clone(identity.transport.host());
         // Only what stops with leadership is limited: elections must not wait behind anything, and the rest is rare.
         let limit = |qps_factor: QpsFactor| {
-            RateLimiter::new(
+            RateLimits::new(
                 self.options.qps * qps_factor.qps,
                 self.options.burst.saturating_mul(qps_factor.burst),
             )
         };
-        let limiter = qps_factor.and_then(limit);
+        let limits = qps_factor.and_then(limit);
         let metrics = self.metrics.of_host(Arc::clone(&host));
-        let rate = RateLimit { limiter: limiter.map(Arc::new), metrics: metrics.clone() };
+        let rate = RateLimit { limits, metrics: metrics.clone() };
         let server = self.connection.server();
         let scheme = server.scheme_str().unwrap_or("https");
         let trace = Trace { server: format!("{scheme}://{host}").into() };
@@ -283,11 +283,12 @@ impl ClientBuilder {
         let gate = qps_factor.is_some().then(|| self.gate.clone());
         let gated =
             if self.options.json { gated(gate, With(JsonOnTheWire).layer(sent)) } else { gated(gate, sent) };
+        let limiters = rate.clone();
         let service = match identity.token {
             Some(token) => finish(With(Bearer(token)).layer(gated), agent, trace, rate),
             None => finish(gated, agent, trace, rate),
         };
-        ApiClient::new(service, name)
+        ApiClient::new(service, name).limited_by(limiters)
     }
 }
 

@@ -30,7 +30,7 @@ mod request;
 mod transport;
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
@@ -46,6 +46,7 @@ pub use discovery::{
 };
 pub use error::ApiError;
 pub use fence::WriteGuard;
+pub(crate) use layers::RateClass;
 pub use layers::{
     ClientMetrics, Fault, FaultRule, Faults, RateLimiter, TokenError, TokenSource, WriteGate, WritesStopped,
 };

@@ -14,9 +14,11 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+use tower::Layer;
 
-use super::api::{BoxError, HttpService, ResponseBody};
-use super::layers::{ApiRequest, ApiResponse};
+use super::api::{ApiClient, BoxError, HttpService, ResponseBody};
+use super::layers::{ApiRequest, ApiResponse, ClientMetrics, RateLimit, RateLimits, With};
+use crate::telemetry::Registry;
 
 /// A body of this text.
 pub(super) fn text(body: impl Into<Bytes>) -> ResponseBody {
@@ -57,6 +59,13 @@ where
         }
     });
     (HttpService::new(service), seen)
+}
+
+/// A client with these limits of a service.
+pub(crate) fn limited(service: HttpService, qps: f32, burst: u32) -> ApiClient {
+    let metrics = ClientMetrics::register(&Registry::new()).unwrap().of_host("host:1".into());
+    let rate = RateLimit { limits: RateLimits::new(qps, burst), metrics };
+    ApiClient::new(HttpService::new(With(rate.clone()).layer(service)), "test").limited_by(rate)
 }
 
 /// A certificate authority and what it has signed.

@@ -14,7 +14,7 @@ use tracing::Span;
 
 use super::expectations::Readiness;
 use super::freshness::Freshness;
-use super::reads::Reader;
+use super::reader::Reader;
 use super::worker::{Outcome, Worker};
 use crate::api::Kind;
 use crate::executor::{ActionState, planned};

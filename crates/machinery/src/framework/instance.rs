@@ -21,7 +21,7 @@ use super::dynamic::{DynamicRoom, DynamicWatches, QueueOf, Supervisor};
 use super::expectations::ExpectationsRegistry;
 use super::freshness::{Freshness, KeyWait};
 use super::metrics::{ReconcileMetrics, RoomMetrics};
-use super::reads::Reader;
+use super::reader::Reader;
 use super::report::Report;
 use super::stats::LoopStats;
 use super::trace::{self, Causes, Waits};
@@ -437,7 +437,8 @@ impl Instance {
         (executor, reader, explainer): (&Executor, &Reader, &Explainer),
     ) {
         let settings = each.settings;
-        let queue = Arc::new(WorkQueue::with_config(each.queue, settings.backoff, &runtime.queue_metrics));
+        let queue = WorkQueue::with_config(each.queue, settings.backoff, &runtime.queue_metrics);
+        let queue = Arc::new(queue.fair_by(|key: &Key| key.namespace.as_str()));
         let stats = Arc::new(LoopStats::new(Arc::clone(&runtime.clock)));
         let causes = Arc::new(Causes::default());
         for WakeUp { kind, field_selector, keys, debounce } in each.wake_ups {

@@ -20,6 +20,7 @@ mod metrics;
 mod parsing;
 mod phase;
 mod progress;
+mod reader;
 mod reads;
 mod report;
 pub mod rig;

@@ -7,26 +7,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
-use futures::{StreamExt as _, stream};
-use jiff::Timestamp;
-use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::sync::Semaphore;
-use tokio::time::timeout;
 
-use super::blocking::BlockingPool;
 use super::documents::{AnyDocument, DocumentForm};
 use super::parsing::{ParsedValue, Parser, ParserInput};
-use super::room::{ObserveError, PlanNote, Reconcile};
-use super::shared_reads::SharedReads;
-use super::slow_reads::{SlowGroups, answered};
+use super::room::PlanNote;
 use crate::api::autoscaling::Scale;
 use crate::api::{AnyObject, Kind};
-use crate::client::{ApiClient, Discovery, ListQuery};
 use crate::executor::{Effect, WriteEffect};
 use crate::model::Key;
-use crate::model::plan::{Failure, Plan};
+use crate::model::plan::Plan;
 use crate::random::HashMap;
 use crate::wire::Str;
 
@@ -36,18 +26,9 @@ pub use crate::client::{
     RequestPath, RequestUri,
 };
 
-/// Reads that are under way together.
-const AT_A_TIME: usize = 8;
-/// The longest JSON document that is read.
-const LONGEST_JSON: usize = 16 << 20;
-/// Requests of JSON that are under way to one API group: whoever answers for it may be slow, and one connection to the API server,
-/// which serves all, carries a hundred.
-const TO_A_GROUP: usize = 24;
-/// Passes of one reconcile. A room that needs more goes round in circles.
-const MOST_PASSES: usize = 8;
 /// How long one read takes at most, with its wait for a place and for the rate limit. The client ends each request after 70 s, so
 /// only a list of very many pages comes near. The limit keeps a fault of the client from holding a worker for ever.
-const READ_WITHIN: Duration = Duration::from_mins(15);
+pub(super) const READ_WITHIN: Duration = Duration::from_mins(15);
 
 /// Something to read from the API server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -72,6 +53,9 @@ pub enum Read {
     Parsed(&'static Parser, ParserInput),
     /// Which resources the API has: at most 30 seconds old.
     Resources,
+    /// Which resources the API has, for a caller that did not find this name among [`Read::Resources`]. They are read again, but at
+    /// most once in some seconds for all callers, and once in 30 seconds for a name. [`Reads::latest_resources`] has them.
+    SearchedResources(Str),
     /// Which resources the API has now.
     LatestResources,
 }
@@ -112,7 +96,7 @@ pub struct Reads {
 pub(super) type EarlierWrites = Vec<Effect>;
 
 #[derive(Debug)]
-enum ReadResult {
+pub(super) enum ReadResult {
     Object(Result<Option<AnyObject>, ApiError>),
     List(Result<Arc<ObjectList>, ApiError>),
     Page(Result<ObjectPage, ApiError>),
@@ -125,7 +109,7 @@ enum ReadResult {
 
 impl ReadResult {
     /// Returns the result of a read that took longer than [`READ_WITHIN`].
-    fn expired(read: &Read) -> Self {
+    pub(super) fn expired(read: &Read) -> Self {
         let error = |request: String| ApiError::Timeout { request, after: READ_WITHIN };
         match read {
             // Parsing never expires. No parser returns this value.
@@ -137,7 +121,7 @@ impl ReadResult {
             Read::Json(uri) => Self::Json(Err(error(format!("GET {}", uri.path())))),
             Read::Document(_, uri) => Self::Document(Err(error(format!("GET {}", uri.path())))),
             Read::Access(_) => Self::Access(Err(error("POST subjectaccessreviews".to_owned()))),
-            Read::Resources | Read::LatestResources => {
+            Read::Resources | Read::SearchedResources(_) | Read::LatestResources => {
                 Self::Resources(Err(error("GET discovery".to_owned())))
             }
         }
@@ -231,7 +215,8 @@ impl Reads {
         }
     }
 
-    /// The API's resources as they were during this reconcile; `None` if [`Read::LatestResources`] was not made.
+    /// The API's resources as a second read found them; `None` if neither [`Read::LatestResources`] nor
+    /// [`Read::SearchedResources`] was made.
     pub fn latest_resources(&self) -> Option<Result<&Arc<ApiResources>, &ApiError>> {
         match self.found.get(&Read::LatestResources)? {
             ReadResult::Resources(found) => Some(found.as_ref()),
@@ -385,8 +370,21 @@ impl Reads {
         self.written.iter().any(|effect| effect.kind == kind && effect.key.namespace == namespace)
     }
 
-    fn lacks(&self, read: &Read) -> bool {
-        !self.found.contains_key(read)
+    /// Nothing read yet, by a reconcile whose earlier plans have written this.
+    pub(super) fn with_written(written: EarlierWrites) -> Self {
+        Self { written, ..Self::default() }
+    }
+
+    pub(super) fn lacks(&self, read: &Read) -> bool {
+        match read {
+            Read::SearchedResources(_) => !self.found.contains_key(&Read::LatestResources),
+            read => !self.found.contains_key(read),
+        }
+    }
+
+    pub(super) fn insert(&mut self, read: Read, found: ReadResult) {
+        let read = if matches!(read, Read::SearchedResources(_)) { Read::LatestResources } else { read };
+        self.found.insert(read, found);
     }
 }
 
@@ -417,233 +415,4 @@ pub enum Pass {
     Needs(Vec<Read>),
     /// What to do, and what that tells beside.
     Plan(Plan, PlanNote),
-}
-
-/// Reads for the rooms of one controller, as that controller.
-#[derive(Clone)]
-pub(super) struct Reader {
-    client: ApiClient,
-    pool: BlockingPool,
-    discovery: Arc<Discovery>,
-    shared: SharedReads<Option<AnyObject>>,
-    shared_lists: SharedReads<Arc<ObjectList>>,
-    /// Of JSON: all that ask a metrics API the same ask it together.
-    answers: SharedReads<Arc<Value>>,
-    documents: SharedReads<AnyDocument>,
-    /// By API group: places for requests of JSON.
-    groups: Arc<Mutex<HashMap<Str, Arc<Semaphore>>>>,
-    slow: SlowGroups,
-}
-
-impl Reader {
-    pub(super) fn new(client: ApiClient, discovery: Arc<Discovery>, pool: BlockingPool) -> Self {
-        Self {
-            client,
-            pool,
-            discovery,
-            shared: SharedReads::default(),
-            shared_lists: SharedReads::default(),
-            answers: SharedReads::default(),
-            documents: SharedReads::default(),
-            groups: Arc::default(),
-            slow: SlowGroups::default(),
-        }
-    }
-
-    /// Takes the passes of one reconcile until there is a plan, or nothing to plan for.
-    pub(super) async fn plan(
-        &self,
-        room: &dyn Reconcile,
-        key: &Key,
-        failures: &[Failure],
-        written: &EarlierWrites,
-        now: impl Fn() -> Timestamp + Sync,
-    ) -> Result<Option<(Plan, PlanNote)>, ObserveError> {
-        let reads = Reads { written: written.clone(), ..Reads::default() };
-        let pass = |reads: &Reads| Ok((room.plan(key, failures, reads, now())?, ()));
-        let planned = self.passes(key, reads, pass).await?;
-        Ok(planned.map(|(plan, note, ())| (plan, note)))
-    }
-
-    /// The same for a reconcile that has written nothing and met no failures, with the reasons. The plan's note is dropped.
-    pub(super) async fn explain(
-        &self,
-        room: &dyn Reconcile,
-        key: &Key,
-        now: impl Fn() -> Timestamp + Sync,
-    ) -> Result<Option<(Plan, Vec<String>)>, ObserveError> {
-        let pass = |reads: &Reads| room.explain(key, reads, now());
-        let explained = self.passes(key, Reads::default(), pass).await?;
-        Ok(explained.map(|(plan, _, reasons)| (plan, reasons)))
-    }
-
-    /// Reads between passes until one of them ends in a plan, or in nothing to plan for.
-    async fn passes<T>(
-        &self,
-        key: &Key,
-        mut reads: Reads,
-        pass: impl Fn(&Reads) -> Result<(Pass, T), ObserveError>,
-    ) -> Result<Option<(Plan, PlanNote, T)>, ObserveError> {
-        for _ in 0..MOST_PASSES {
-            let mut needs = match pass(&reads)? {
-                (Pass::Nothing, _) => return Ok(None),
-                (Pass::Plan(plan, note), told) => return Ok(Some((plan, note, told))),
-                (Pass::Needs(needs), _) => needs,
-            };
-            needs.retain(|read| reads.lacks(read));
-            if needs.is_empty() {
-                return Err(ObserveError::Retry(format!("{key}: asked again for what had been read")));
-            }
-            let is_slow = needs.iter().any(|read| self.is_slow(read));
-            let mut found = stream::iter(needs).map(|read| self.read(read)).buffer_unordered(AT_A_TIME);
-            let found = async {
-                while let Some((read, found)) = found.next().await {
-                    reads.found.insert(read, found);
-                }
-            };
-            answered(found, is_slow).await;
-        }
-        Err(ObserveError::Retry(format!("{key}: no decision after {MOST_PASSES} passes")))
-    }
-
-    fn read(&self, read: Read) -> BoxFuture<'_, (Read, ReadResult)> {
-        Box::pin(async move {
-            let found = self.find(&read);
-            let found = match read {
-                Read::Parsed(..) => found.await,
-                _ => timeout(READ_WITHIN, found).await.unwrap_or_else(|_| ReadResult::expired(&read)),
-            };
-            (read, found)
-        })
-    }
-
-    async fn find(&self, read: &Read) -> ReadResult {
-        match read {
-            Read::Object(kind, key) => ReadResult::Object(self.object(read, kind, key).await),
-            Read::Scale(kind, key) => ReadResult::Object(self.scale(read, kind, key).await),
-            Read::Page(page) => ReadResult::Page(self.page(page).await),
-            Read::Json(uri) => ReadResult::Json(self.json(read, uri).await),
-            Read::Document(form, uri) => ReadResult::Document(self.document(read, form, uri).await),
-            Read::Access(question) => ReadResult::Access(self.client.review_access(question).await),
-            Read::Parsed(parser, input) => {
-                let (parse, input) = (parser.parse, input.clone());
-                ReadResult::Parsed(self.pool.run(move || parse(input.bytes())).await)
-            }
-            Read::List(kind, namespace) => ReadResult::List(self.list(read, kind, namespace).await),
-            Read::Resources => ReadResult::Resources(self.discovery.resources().await),
-            Read::LatestResources => ReadResult::Resources(self.discovery.latest().await),
-        }
-    }
-
-    async fn object(
-        &self,
-        what: &Read,
-        kind: &'static Kind,
-        key: &Key,
-    ) -> Result<Option<AnyObject>, ApiError> {
-        let read = || {
-            let (client, key) = (self.client.clone(), key.clone());
-            async move { present(client.get(kind, &key).await) }
-        };
-        self.shared.read(what, read).await
-    }
-
-    async fn scale(
-        &self,
-        what: &Read,
-        kind: &'static Kind,
-        key: &Key,
-    ) -> Result<Option<AnyObject>, ApiError> {
-        let read = || {
-            let (client, key) = (self.client.clone(), key.clone());
-            async move { present(client.scale(kind, &key).await) }
-        };
-        self.shared.read(what, read).await
-    }
-
-    async fn list(
-        &self,
-        what: &Read,
-        kind: &'static Kind,
-        namespace: &Str,
-    ) -> Result<Arc<ObjectList>, ApiError> {
-        let read = || {
-            let (client, namespace) = (self.client.clone(), namespace.clone());
-            async move { client.list_all(kind, &namespace).await.map(Arc::new) }
-        };
-        self.shared_lists.read(what, read).await
-    }
-
-    async fn json(&self, what: &Read, uri: &RequestUri) -> Result<Arc<Value>, ApiError> {
-        let read = || {
-            let (client, uri, places) = (self.client.clone(), uri.clone(), self.places(uri.group()));
-            let slow = self.slow.clone();
-            async move {
-                let answer = async {
-                    // Semaphores are closed by nobody.
-                    let _place = places.acquire().await;
-                    client.json_of(&uri, LONGEST_JSON).await.map(Arc::new)
-                };
-                slow.answered(uri.group(), answer).await
-            }
-        };
-        self.answers.read(what, read).await
-    }
-
-    /// Whether something is asked of an API group that is slow now.
-    fn is_slow(&self, read: &Read) -> bool {
-        matches!(read, Read::Json(uri) if self.slow.has(uri.group()))
-    }
-
-    /// Places for requests of JSON to this API group.
-    fn places(&self, group: &str) -> Arc<Semaphore> {
-        let mut groups = self.groups.lock();
-        let places = groups.entry(group.into()).or_insert_with(|| Arc::new(Semaphore::new(TO_A_GROUP)));
-        Arc::clone(places)
-    }
-
-    async fn document(
-        &self,
-        what: &Read,
-        form: &'static DocumentForm,
-        uri: &RequestUri,
-    ) -> Result<AnyDocument, ApiError> {
-        let read = || {
-            let (client, uri) = (self.client.clone(), uri.clone());
-            async move {
-                let mut pieces = client.pieces_of(&uri, form.longest).await?;
-                (form.read)(&mut pieces)
-                    .map_err(|what| ApiError::Malformed { request: format!("GET {}", uri.path()), what })
-            }
-        };
-        self.documents.read(what, read).await
-    }
-
-    async fn page(&self, of: &PageQuery) -> Result<ObjectPage, ApiError> {
-        let query = ListQuery {
-            namespace: of.namespace.to_string(),
-            limit: Some(of.limit),
-            continue_token: (!of.after.is_empty()).then(|| of.after.to_string()),
-            ..ListQuery::default()
-        };
-        let page = self.client.list(of.kind, &query).await?;
-        let mut objects = ObjectList::default();
-        for item in &page.items {
-            objects.add(of.kind, item);
-        }
-        Ok(ObjectPage {
-            objects,
-            next: page.continue_token.into(),
-            resource_version: page.resource_version.into(),
-        })
-    }
-}
-
-/// Absence, where who serves such objects says so.
-fn present(found: Result<AnyObject, ApiError>) -> Result<Option<AnyObject>, ApiError> {
-    match found {
-        Ok(object) => Ok(Some(object)),
-        Err(error) if error.is_object_not_found() => Ok(None),
-        Err(error) => Err(error),
-    }
 }

@@ -70,7 +70,7 @@ pub fn find<'a>(read: &'a Reads, api_version: &str, kind: &str, key: &Key) -> Sc
         Ok(parts) => parts,
         Err(error) => return ScaleLookup::Failed(error),
     };
-    search(read, key, |resources| scalable(resources, group, version, kind))
+    search(read, key, format!("{api_version} {kind}"), |resources| scalable(resources, group, version, kind))
 }
 
 /// The scale of the object at `key` that is of this kind in whatever version of the group of this API version.
@@ -79,7 +79,7 @@ pub fn find_in_group<'a>(read: &'a Reads, api_version: &str, kind: &str, key: &K
         Ok(parts) => parts,
         Err(error) => return ScaleLookup::Failed(error),
     };
-    search(read, key, |resources| scalable_in_group(resources, group, kind))
+    search(read, key, format!("{group} {kind}"), |resources| scalable_in_group(resources, group, kind))
 }
 
 /// The row of the resource whose scale [`find_in_group`] finds.
@@ -97,10 +97,11 @@ fn parts(api_version: &str) -> Result<(&str, &str), ScaleError> {
     }
 }
 
-/// Reads the scale of the resource that is found among all.
+/// Reads the scale of the resource that is found among all. `name` is that of its kind.
 fn search<'a>(
     read: &'a Reads,
     key: &Key,
+    name: String,
     find: impl Fn(&ApiResources) -> Result<&'static Kind, ScaleError>,
 ) -> ScaleLookup<'a> {
     let resources = match read.resources() {
@@ -111,7 +112,9 @@ fn search<'a>(
     let row = match find(resources) {
         Ok(row) => row,
         // What is half a minute old may lack what was just installed.
-        Err(_) if read.latest_resources().is_none() => return ScaleLookup::Needs(Read::LatestResources),
+        Err(_) if read.latest_resources().is_none() => {
+            return ScaleLookup::Needs(Read::SearchedResources(name.into()));
+        }
         Err(error) => return ScaleLookup::Failed(error),
     };
     match read.scale(row, key) {
@@ -268,7 +271,10 @@ mod tests {
         assert_eq!(ask("a/b/c", "Job"), "unexpected GroupVersion string: a/b/c");
         assert!(row_in_group(&read(), "a/b/c", "Job").is_none());
         let cached = Reads::default().with_resources(Ok(api()));
-        assert_eq!(told(find_in_group(&cached, "rolls.io/v1", "Thing", &key())), "LatestResources");
+        assert_eq!(
+            told(find_in_group(&cached, "rolls.io/v1", "Thing", &key())),
+            "SearchedResources(\"rolls.io Thing\")"
+        );
     }
 
     #[test]
@@ -283,7 +289,7 @@ mod tests {
             ("silent.io/v1", "Thing", "stale GroupVersion discovery: silent.io/v1 for now"),
             ("v2", "Pod", "no matches for kind \"Pod\" in version \"v2\""),
         ] {
-            assert_eq!(ask(&cached, version, kind), "LatestResources");
+            assert_eq!(ask(&cached, version, kind), format!("SearchedResources(\"{version} {kind}\")"));
             assert_eq!(ask(&latest, version, kind), answer);
         }
         assert_eq!(ask(&cached, "a/b/c", "Job"), "unexpected GroupVersion string: a/b/c");

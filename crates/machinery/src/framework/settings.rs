@@ -39,12 +39,16 @@ pub struct LoopSettings {
 /// as with a quota that is raised or a webhook that is mended. A key that is never given up waits as long at most.
 const REST: Duration = Duration::from_secs(1000);
 
+/// By how much such a rest is longer at most, as a fraction: keys that were given up together are not tried together.
+const REST_JITTER: f64 = 0.25;
+
 /// How often a key is tried that is refused each time, and what becomes of it then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tries {
     /// Tries in all. The first counts, and so does each one after it.
     pub most: u32,
-    /// When the key is tried anew, as if it had not failed; not before a change concerns it if `None`.
+    /// After which pause the key is tried once more, and again after each further one; not before a change concerns it if `None`. A
+    /// change that concerns the key begins the tries from the start.
     pub then: Option<Duration>,
 }
 
@@ -56,7 +60,7 @@ pub(super) enum AfterFailure {
     /// It was tried often enough, and may have failed for nothing of its own: it is tried again after its backoff, as if it
     /// had not failed.
     BeginAnew,
-    /// It was tried often enough in a row. It is tried anew after this long; not before a change concerns it if `None`.
+    /// It was tried often enough in a row. It is tried once after this pause; not before a change concerns it if `None`.
     GiveUp(Option<Duration>),
 }
 
@@ -64,7 +68,7 @@ impl Tries {
     /// What most controllers of the original have that give up at all.
     pub const USUAL: Self = Self::retries(15);
 
-    /// A first try and so many more, as in the original; anew after [`REST`].
+    /// A first try and so many more, as in the original; then one after each [`REST`].
     pub const fn retries(retries: u32) -> Self {
         Self { most: retries.saturating_add(1), then: Some(REST) }
     }
@@ -98,14 +102,29 @@ impl LoopSettings {
         if self.serial { 1 } else { self.workers.max(1) }
     }
 
-    /// What becomes of a key that has failed so often in a row, the last time because it was refused, or not.
+    /// Whether a key that has failed so often in a row was given up.
+    pub(super) fn is_given_up(&self, failures: u32) -> bool {
+        self.tries.is_some_and(|tries| failures >= tries.most.max(1))
+    }
+
+    /// What becomes of a key that has failed so often in a row, the last time because it was refused, or not. A key that was given up
+    /// before is given up again, whatever it has failed for.
     pub(super) fn after_failures(&self, failures: u32, refused: bool) -> AfterFailure {
         match self.tries {
-            Some(tries) if failures >= tries.most && refused => AfterFailure::GiveUp(tries.then),
+            Some(tries)
+                if self.is_given_up(failures.saturating_sub(1)) || failures >= tries.most && refused =>
+            {
+                AfterFailure::GiveUp(tries.then.map(rest))
+            }
             Some(tries) if failures >= tries.most => AfterFailure::BeginAnew,
             _ => AfterFailure::Retry,
         }
     }
+}
+
+/// A pause with jitter.
+fn rest(pause: Duration) -> Duration {
+    pause.mul_f64(1.0 + REST_JITTER * crate::random::fraction())
 }
 
 /// How many workers a `--concurrent-…-syncs` flag asks for; at least one, so that nothing ever stands still.
@@ -126,13 +145,23 @@ mod tests {
             (None, u32::MAX, AfterFailure::Retry, AfterFailure::Retry),
             (Some(Tries { most: 3, then }), 2, AfterFailure::Retry, AfterFailure::Retry),
             (Some(Tries { most: 3, then }), 3, AfterFailure::GiveUp(then), AfterFailure::BeginAnew),
-            (Some(Tries { most: 3, then: None }), 4, AfterFailure::GiveUp(None), AfterFailure::BeginAnew),
+            (Some(Tries { most: 3, then }), 4, AfterFailure::GiveUp(then), AfterFailure::GiveUp(then)),
+            (Some(Tries { most: 3, then: None }), 3, AfterFailure::GiveUp(None), AfterFailure::BeginAnew),
             (Some(Tries { most: 0, then: None }), 1, AfterFailure::GiveUp(None), AfterFailure::BeginAnew),
             (Some(Tries::USUAL), 15, AfterFailure::Retry, AfterFailure::Retry),
             (Some(Tries::USUAL), 16, AfterFailure::GiveUp(Some(REST)), AfterFailure::BeginAnew),
         ];
         for (tries, failures, refused, not_answered) in table {
-            let after = [true, false].map(|refused| settings(tries).after_failures(failures, refused));
+            let without_jitter = |after| match after {
+                AfterFailure::GiveUp(Some(pause)) => {
+                    let then = tries.and_then(|tries: Tries| tries.then).unwrap();
+                    assert!((then..then.mul_f64(1.0 + REST_JITTER)).contains(&pause), "{pause:?}");
+                    AfterFailure::GiveUp(Some(then))
+                }
+                after => after,
+            };
+            let after = [true, false]
+                .map(|refused| without_jitter(settings(tries).after_failures(failures, refused)));
             assert_eq!(after, [refused, not_answered], "{tries:?} after {failures}");
         }
     }

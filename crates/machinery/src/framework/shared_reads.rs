@@ -12,10 +12,11 @@ use futures::future::{BoxFuture, Shared};
 use parking_lot::Mutex;
 
 use super::reads::Read;
+use super::slow_reads::ReadClock;
 use crate::client::ApiError;
 use crate::random::HashMap;
 
-type SharedRead<T> = Shared<BoxFuture<'static, Result<T, ApiError>>>;
+pub(super) type SharedRead<T> = Shared<BoxFuture<'static, Result<T, ApiError>>>;
 
 /// The reads of one controller that find a `T`. Cheap to clone.
 #[derive(Clone)]
@@ -27,6 +28,8 @@ struct Line<T: Clone> {
     turn: Arc<tokio::sync::Mutex<()>>,
     /// The read that has not begun, which others may join.
     next: Option<SharedRead<T>>,
+    /// The clock of the read under way.
+    clock: ReadClock,
 }
 
 impl<T: Clone> Default for SharedReads<T> {
@@ -37,23 +40,31 @@ impl<T: Clone> Default for SharedReads<T> {
 
 impl<T: Clone> Default for Line<T> {
     fn default() -> Self {
-        Self { turn: Arc::default(), next: None }
+        Self { turn: Arc::default(), next: None, clock: ReadClock::default() }
     }
 }
 
 impl<T: Clone + Send + Sync + 'static> SharedReads<T> {
-    /// What `read` finds of what is asked, or what the same read found for somebody who asked before it began.
-    pub(super) async fn read<F>(&self, what: &Read, read: impl FnOnce() -> F) -> Result<T, ApiError>
+    /// What `read` finds of what is asked, or what the same read finds for somebody who asked before it began. The clock is that of the
+    /// read under way, which this one waits for.
+    pub(super) fn join<F>(&self, what: &Read, read: impl FnOnce(ReadClock) -> F) -> (SharedRead<T>, ReadClock)
     where
         F: Future<Output = Result<T, ApiError>> + Send + 'static,
     {
         let subject = what.clone();
-        let joined = {
-            let mut lines = self.0.lock();
-            let line = lines.entry(subject.clone()).or_default();
-            line.next.get_or_insert_with(|| self.line_up(subject, Arc::clone(&line.turn), read())).clone()
-        };
-        joined.await
+        let mut lines = self.0.lock();
+        let line = lines.entry(subject.clone()).or_default();
+        let clock = line.clock.clone();
+        let joined = line
+            .next
+            .get_or_insert_with(|| self.line_up(subject, Arc::clone(&line.turn), read(clock.clone())))
+            .clone();
+        (joined, clock)
+    }
+
+    /// Whether a read of this waits for its turn, so that another caller would join it.
+    pub(super) fn is_lined_up(&self, what: &Read) -> bool {
+        self.0.lock().get(what).is_some_and(|line| line.next.is_some())
     }
 
     fn line_up<F>(&self, subject: Read, turn: Arc<tokio::sync::Mutex<()>>, read: F) -> SharedRead<T>
@@ -125,7 +136,7 @@ mod tests {
     /// The number of the request whose answer was found.
     async fn number(reads: SharedReads<Option<AnyObject>>, server: Arc<Server>, name: &'static str) -> usize {
         let what = Read::Object(&CONFIG_MAPS, Key::new("default", name));
-        let found = reads.read(&what, || server.get()).await.unwrap().unwrap();
+        let found = reads.join(&what, |_| server.get()).0.await.unwrap().unwrap();
         let any: &dyn std::any::Any = &*found;
         any.downcast_ref::<ConfigMap>().unwrap().metadata.name.parse().unwrap()
     }

@@ -3,7 +3,8 @@
 //! An API group that is slow is known by the first who waits for it: the others who ask it are set aside at once. If each were
 //! waited for, a group that some hundred keys ask would keep all workers.
 //!
-//! It changes no read, and gives none up: how long one may take is the client's to say.
+//! Clocks start when a request has its token: a read that waits for the client's own rate limit says nothing about the API, and
+//! another key would only wait behind it.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,8 +12,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 
+use crate::latest;
 use crate::random::HashSet;
 use crate::wire::Str;
 
@@ -20,15 +22,26 @@ use crate::wire::Str;
 const LONG: Duration = Duration::from_secs(1);
 
 tokio::task_local! {
-    /// Who hears of the reads that are made here.
-    static LISTENER: Arc<Notify>;
+    /// The listener of the reads that are made here.
+    static LISTENER: Arc<Listener>;
+}
+
+#[derive(Debug)]
+struct Listener {
+    begun: Notify,
+    has_room: bool,
 }
 
 /// See the module. It hears of one reconcile.
-#[derive(Debug, Default)]
-pub(super) struct SlowReads(Arc<Notify>);
+#[derive(Debug)]
+pub(super) struct SlowReads(Arc<Listener>);
 
 impl SlowReads {
+    /// For a worker that has room to set the key aside, or not.
+    pub(super) fn new(has_room: bool) -> Self {
+        Self(Arc::new(Listener { begun: Notify::new(), has_room }))
+    }
+
     /// Hears of the reads that this makes.
     pub(super) fn hear<F: Future>(&self, reconcile: F) -> impl Future<Output = F::Output> + use<F> {
         LISTENER.scope(Arc::clone(&self.0), reconcile)
@@ -36,20 +49,71 @@ impl SlowReads {
 
     /// Returns once some have taken long.
     pub(super) async fn begun(&self) {
-        self.0.notified().await;
+        self.0.begun.notified().await;
     }
 }
 
-/// Waits for what is read. If that takes long, who listens is told so; and at once, if it `is_slow`.
-pub(super) async fn answered<T>(reads: impl Future<Output = T>, is_slow: bool) -> T {
-    let Ok(listener) = LISTENER.try_with(Arc::clone) else { return reads.await };
-    let mut reads = pin!(reads);
-    let patience = if is_slow { Duration::ZERO } else { LONG };
-    if let Ok(found) = timeout(patience, reads.as_mut()).await {
-        return found;
+/// Whether a reconcile whose reads take long can be set aside. It is where nobody listens.
+pub(super) fn has_room() -> bool {
+    LISTENER.try_with(|listener| listener.has_room).unwrap_or(true)
+}
+
+/// When the request that a read waits for got its token; `None` while it waits for one. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ReadClock(Arc<latest::Sender<Option<Instant>>>);
+
+impl ReadClock {
+    /// A clock that runs, for what needs no token.
+    pub(super) fn started() -> Self {
+        let clock = Self::default();
+        clock.start();
+        clock
     }
-    listener.notify_one();
-    reads.await
+
+    pub(super) fn start(&self) {
+        self.0.send_replace(Some(Instant::now()));
+    }
+
+    pub(super) fn stop(&self) {
+        self.0.send_replace(None);
+    }
+
+    /// Returns once the clock has run for [`LONG`] without a break, counted from this call.
+    pub(super) async fn runs_long(&self) {
+        let asked = Instant::now();
+        let mut started = self.0.subscribe();
+        loop {
+            let running = *started.borrow_and_update();
+            let Some(since) = running else {
+                // The sender is as long there as the clock.
+                let _ = started.changed().await;
+                continue;
+            };
+            tokio::select! {
+                biased;
+                _ = started.changed() => {}
+                () = sleep_until(since.max(asked) + LONG) => return,
+            }
+        }
+    }
+}
+
+/// Waits for what is read. If that takes long by its clock, the listener is told so; and at once, if it `is_slow`.
+pub(super) async fn answered<T>(clock: &ReadClock, is_slow: bool, read: impl Future<Output = T>) -> T {
+    let Ok(listener) = LISTENER.try_with(Arc::clone) else { return read.await };
+    let mut read = pin!(read);
+    let long = async {
+        if !is_slow {
+            clock.runs_long().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        found = read.as_mut() => return found,
+        () = long => {}
+    }
+    listener.begun.notify_one();
+    read.await
 }
 
 /// The API groups that are slow now. Cheap to clone.
@@ -57,7 +121,7 @@ pub(super) async fn answered<T>(reads: impl Future<Output = T>, is_slow: bool) -
 pub(super) struct SlowGroups(Arc<Mutex<HashSet<Str>>>);
 
 impl SlowGroups {
-    /// Waits for an answer of a group. From when it takes long the group is slow, until it answers somebody soon.
+    /// Waits for an answer of a group, to a request that has its token. From when it takes long the group is slow, until it answers somebody soon.
     pub(super) async fn answered<T>(&self, group: &str, answer: impl Future<Output = T>) -> T {
         let mut answer = pin!(answer);
         if let Ok(found) = timeout(LONG, answer.as_mut()).await {
@@ -79,6 +143,25 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_that_waits_for_tokens_does_not_run() {
+        let clock = ReadClock::default();
+        let runs_long = async |secs| timeout(Duration::from_secs(secs), clock.runs_long()).await.is_ok();
+        assert!(!runs_long(3600).await, "there is no token yet");
+        clock.start();
+        sleep(Duration::from_mins(1)).await;
+        let began = Instant::now();
+        assert!(runs_long(10).await);
+        assert_eq!(began.elapsed(), LONG, "it counts from the call");
+        let mut long = pin!(clock.runs_long());
+        assert!(timeout(LONG / 2, long.as_mut()).await.is_err());
+        clock.stop();
+        assert!(timeout(LONG * 60, long.as_mut()).await.is_err(), "the next request waits for a token");
+        clock.start();
+        assert!(timeout(LONG / 2, long.as_mut()).await.is_err());
+        assert!(timeout(LONG, long.as_mut()).await.is_ok());
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_group_is_slow_from_when_it_lets_wait_until_it_answers_soon() {

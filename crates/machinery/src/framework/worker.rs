@@ -26,7 +26,8 @@ use super::demand::{Demands, Explainer, Synced};
 use super::freshness::Freshness;
 use super::metrics::ReconcileMetrics;
 use super::progress::{Before, SHORTEST_POLL};
-use super::reads::{EarlierWrites, Reader};
+use super::reader::Reader;
+use super::reads::EarlierWrites;
 use super::report::{ReconcileStart, Report, Requeue};
 use super::room::{ObserveError, PlanNote, Reconcile, ReconcileEnd};
 use super::settings::{AfterFailure, LoopSettings};
@@ -149,7 +150,7 @@ impl Worker {
                 item = self.queue.get() => item,
             };
             let Some(item) = item else { break };
-            let slow = SlowReads::default();
+            let slow = SlowReads::new(aside.len() < MOST_ASIDE);
             let mut work = Box::pin(slow.hear(self.watched(item)));
             let is_done = loop {
                 tokio::select! {
@@ -177,7 +178,7 @@ impl Worker {
         let asked = self.demands.take(&key);
         let waited = self.freshness.waiting(&key);
         let changed_at = waited.iter().filter_map(|key| key.changed_at).chain(item.changed_at()).min();
-        let retries = self.queue.retries(&key);
+        let retries = self.retries(&key, changed_at.is_some());
         let turn = ReconcileStart {
             controller: self.controller,
             queue: self.queue_name,
@@ -206,7 +207,10 @@ impl Worker {
             self.metrics.observe(self.controller, &outcome, took, changed_at.map(|at| at.elapsed()));
             match outcome {
                 Outcome::Waiting(_) => self.freshness.keep(&key, changed_at),
-                Outcome::Failed { retry: true, .. } => item.unanswered(),
+                // The change of a key that is given up counts as answered: only a later one begins the tries from the start.
+                Outcome::Failed { retry: true, refused, .. } if !self.gives_up(retries, refused) => {
+                    item.unanswered();
+                }
                 _ => {}
             }
             let trace_id = present().map(|ids| ids.trace);
@@ -232,6 +236,22 @@ impl Worker {
                 Outcome::Absent | Outcome::Waiting(_) | Outcome::Failed { .. } => item.done(),
             }
         });
+    }
+
+    /// Whether a key that has failed once more, after so many times in a row, is given up.
+    fn gives_up(&self, retries: u32, refused: bool) -> bool {
+        let after = self.settings.after_failures(retries.saturating_add(1), refused);
+        matches!(after, AfterFailure::GiveUp(_))
+    }
+
+    /// How often the key has failed in a row. A change begins the tries of one that was given up from the start.
+    fn retries(&self, key: &Key, has_changed: bool) -> u32 {
+        let retries = self.queue.retries(key);
+        if has_changed && self.settings.is_given_up(retries) {
+            self.queue.forget(key);
+            return 0;
+        }
+        retries
     }
 
     /// Sees to it that the key comes back where it must; when and why it does.
@@ -300,9 +320,11 @@ impl Worker {
             }
             AfterFailure::GiveUp(then) => {
                 tracing::error!(%error, failures, "reconciling failed as often as it is tried in a row");
-                self.queue.forget(key);
-                let after = then?;
-                self.queue.add_after(key.clone(), after);
+                let Some(after) = then else {
+                    self.queue.forget(key);
+                    return None;
+                };
+                self.queue.add_failed(key.clone(), after);
                 Some((Requeue::Planned, after))
             }
         }

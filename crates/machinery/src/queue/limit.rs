@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use crate::model::backoff::ExponentialBackoff;
 use crate::model::bucket::{BucketLevel, TokenBucket};
+use crate::random::HashMap;
 
 /// How a queue delays keys that are added with [`add_rate_limited`](super::WorkQueue::add_rate_limited), and how exactly it keeps
 /// delays. That delay is the longer of backoff and bucket. The default is that of most controllers.
@@ -15,7 +16,7 @@ pub struct QueueConfig {
     pub base_delay: Duration,
     /// The longest backoff.
     pub max_delay: Duration,
-    /// Overall limit; `None` for none.
+    /// Overall limit; `None` for none. See [`fair_by`](super::WorkQueue::fair_by).
     pub bucket: Option<BucketConfig>,
     /// How long after a delay the key may be taken up at most while the queue is idle (timer slack): keys that are due soon after
     /// one another are taken up together, and so are their requests. What is added without a delay never waits for it.
@@ -31,11 +32,14 @@ pub struct BucketConfig {
     pub burst: u32,
 }
 
+/// The longest backoff by default.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(1000);
+
 impl Default for QueueConfig {
     fn default() -> Self {
         Self {
             base_delay: Duration::from_millis(5),
-            max_delay: Duration::from_secs(1000),
+            max_delay: LONGEST_BACKOFF,
             bucket: Some(BucketConfig { qps: 10.0, burst: 100 }),
             slack: Duration::ZERO,
         }
@@ -43,6 +47,12 @@ impl Default for QueueConfig {
 }
 
 impl QueueConfig {
+    /// Whether a retry after this backoff takes a token of the bucket. One after [`LONGEST_BACKOFF`] takes none: its own backoff bounds its
+    /// rate, and keys that fail for ever would otherwise delay the retries of all others.
+    pub(super) fn takes_token(backoff: Duration) -> bool {
+        backoff < LONGEST_BACKOFF
+    }
+
     /// The delay after a failure, when there were `failures` before it.
     pub(super) fn backoff(&self, failures: u32) -> Duration {
         ExponentialBackoff::doubling(self.base_delay, self.max_delay).after(failures)
@@ -53,6 +63,41 @@ impl QueueConfig {
     pub(super) fn hold_off(&self, times: u32) -> Duration {
         let base = self.base_delay.min(Self::default().base_delay);
         ExponentialBackoff::doubling(base, self.max_delay).after(times)
+    }
+}
+
+/// The retries of one part of the keys, such as a namespace, beside those of the others: who has used up a bucket of its own waits for
+/// that, and leaves the shared one to the others. With one part the delays are those of the shared bucket alone.
+#[derive(Debug)]
+pub(super) struct Shares {
+    config: BucketConfig,
+    /// By hashes of the parts. Parts whose hashes are equal share a bucket.
+    buckets: HashMap<u64, Bucket>,
+    sweep_at: usize,
+}
+
+/// Buckets of parts that are kept without a look at whether they are used.
+const KEEP_SHARES: usize = 64;
+
+impl Shares {
+    pub(super) fn new(config: BucketConfig) -> Self {
+        Self { config, buckets: HashMap::default(), sweep_at: KEEP_SHARES }
+    }
+
+    /// Takes a token for a part, and returns how long to wait for it.
+    pub(super) fn reserve(&mut self, part: u64, shared: &mut Bucket, now: Instant) -> Duration {
+        if self.buckets.len() >= self.sweep_at {
+            self.buckets.retain(|_, bucket| !bucket.is_full(now));
+            self.sweep_at = self.buckets.len() * 2 + KEEP_SHARES;
+        }
+        let own = self.buckets.entry(part).or_insert_with(|| Bucket::new(self.config));
+        let delay = own.reserve(now);
+        if delay.is_zero() { shared.reserve(now) } else { delay }
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.buckets.len()
     }
 }
 

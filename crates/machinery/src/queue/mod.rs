@@ -95,6 +95,14 @@ impl<K: Clone + Eq + Hash + Send + 'static> WorkQueue<K> {
 }
 
 impl<K: Clone + Eq + Hash> WorkQueue<K> {
+    /// The queue, with a bucket of its own for each part of the keys, such as a namespace. A part that has used its bucket up waits for that
+    /// one, and takes nothing from the bucket that all share: it does not delay the retries of others.
+    #[must_use]
+    pub fn fair_by(self, part: fn(&K) -> &str) -> Self {
+        self.shared.state.lock().fair_by(part);
+        self
+    }
+
     /// The queue's name, as in its metrics.
     pub fn name(&self) -> &str {
         &self.shared.name
@@ -160,11 +168,16 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     pub fn add_longest(&self, key: K) -> Duration {
         let mut delay = Duration::ZERO;
         self.shared.schedule(|state, now| {
-            let (woken, longest) = state.add_longest(key, now);
-            delay = longest;
-            woken
+            delay = state.config.max_delay;
+            state.add_failed(key, delay, now)
         });
         delay
+    }
+
+    /// Counts a failure of the key and adds it after `delay`. The retry takes no token of the shared bucket, so `delay` has to bound the
+    /// rate.
+    pub fn add_failed(&self, key: K, delay: Duration) {
+        self.shared.schedule(|state, now| state.add_failed(key, delay, now));
     }
 
     /// Forgets the key's failures: its next one earns the shortest delay. Does not take it off the queue.

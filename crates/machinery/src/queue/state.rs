@@ -12,7 +12,7 @@ use std::time::Duration;
 use hashbrown::HashTable;
 use tokio::time::Instant;
 
-use super::limit::{Bucket, QueueConfig};
+use super::limit::{Bucket, QueueConfig, Shares};
 use super::metrics::Meters;
 use super::snapshot::{QueueSnapshot, QueueSummary, QueuedKey};
 use crate::random::HashSeed;
@@ -25,6 +25,9 @@ const KEEP_STALE: usize = 64;
 const SHORT: Duration = Duration::from_mins(1);
 /// What a delay that no clock can express is cut to.
 const FOREVER: Duration = Duration::from_hours(24 * 365 * 30);
+
+/// The part that a key belongs to.
+pub(super) type PartOf<K> = fn(&K) -> &str;
 
 pub(super) struct State<K> {
     pub(super) config: QueueConfig,
@@ -47,6 +50,8 @@ pub(super) struct State<K> {
     cooling: usize,
     sequence: u64,
     bucket: Option<Bucket>,
+    /// The parts' buckets.
+    shares: Option<(PartOf<K>, Shares)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +130,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             cooling: 0,
             sequence: 0,
             bucket: config.bucket.map(Bucket::new),
+            shares: None,
         }
     }
 
@@ -234,22 +240,43 @@ impl<K: Clone + Eq + Hash> State<K> {
         let failures = slot.failures;
         slot.failures = failures.saturating_add(1);
         let backoff = self.config.backoff(failures);
-        let reserved = self.bucket.as_mut().map_or(Duration::ZERO, |bucket| bucket.reserve(now));
-        let delay = backoff.max(reserved);
+        let takes_token = QueueConfig::takes_token(backoff);
+        let delay = backoff.max(if takes_token { self.reserve(&key, now) } else { Duration::ZERO });
         (self.add_after(key, delay, now), delay)
     }
 
-    /// Counts a failure of the key, and adds it after the longest backoff, which is told too.
-    pub(super) fn add_longest(&mut self, key: K, now: Instant) -> (usize, Duration) {
+    /// From now on each part of the keys has a bucket of its own beside the shared one.
+    pub(super) fn fair_by(&mut self, part: PartOf<K>) {
+        self.shares = self.config.bucket.map(|config| (part, Shares::new(config)));
+    }
+
+    /// Takes a token for a retry of the key, and returns how long to wait for it.
+    fn reserve(&mut self, key: &K, now: Instant) -> Duration {
+        match (&mut self.bucket, &mut self.shares) {
+            (Some(bucket), Some((part, shares))) => {
+                shares.reserve(self.hasher.hash_one(part(key)), bucket, now)
+            }
+            (Some(bucket), None) => bucket.reserve(now),
+            (None, _) => Duration::ZERO,
+        }
+    }
+
+    /// How many parts have buckets of their own.
+    #[cfg(test)]
+    pub(super) fn parts(&self) -> usize {
+        self.shares.as_ref().map_or(0, |(_, shares)| shares.len())
+    }
+
+    /// Counts a failure of the key, and adds it after `delay`. Takes no token of the bucket.
+    pub(super) fn add_failed(&mut self, key: K, delay: Duration, now: Instant) -> usize {
         if self.phase != Phase::Open {
-            return (0, Duration::ZERO);
+            return 0;
         }
         let id = self.find_or_insert(self.hasher.hash_one(&key), key.clone());
         if let Some(slot) = self.slot_mut(id) {
             slot.failures = slot.failures.saturating_add(1);
         }
-        let delay = self.config.max_delay;
-        (self.add_after(key, delay, now), delay)
+        self.add_after(key, delay, now)
     }
 
     pub(super) fn forget(&mut self, key: &K) {

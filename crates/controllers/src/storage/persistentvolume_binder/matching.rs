@@ -7,6 +7,7 @@ use super::facts::{
     attributes_of, class_of_claim, class_of_volume, is_meant_for, requested, same_mode, size,
 };
 use coxswain_machinery::api::storage::{PersistentVolume, PersistentVolumeClaim};
+use coxswain_machinery::model::quantity::Quantity;
 use coxswain_machinery::model::selector::{Selector, SelectorError};
 use coxswain_machinery::wire::Str;
 
@@ -65,33 +66,97 @@ pub(super) fn best(
     waits: bool,
     candidates: &[Arc<PersistentVolume>],
 ) -> Result<Option<Arc<PersistentVolume>>, SelectorError> {
-    let selector = claim.spec.selector.as_deref().map(Selector::compile).transpose()?;
-    let class = class_of_claim(claim);
-    let wanted = requested(claim);
-    let mut groups: BTreeMap<(usize, Vec<&Str>), Group<'_>> = BTreeMap::new();
+    let wish = Wish::of(claim)?;
+    let mut groups: BTreeMap<AccessModes, Group<'_>> = BTreeMap::new();
     for volume in candidates {
         let is_meant = is_meant_for(volume, &claim.metadata);
-        let is_out = volume.spec.claim_ref.is_some() && !is_meant
-            || wanted.exceeds(size(volume))
-            || !same_mode(volume, claim)
-            || attributes_of(volume) != claim.spec.volume_attributes_class_name.as_str()
-            || volume.metadata.is_deleting()
-            || !offers(volume, claim);
-        let is_free = || {
-            !waits
-                && volume.status.phase == "Available"
-                && *class_of_volume(volume) == class
-                && selector.as_ref().is_none_or(|selector| selector.matches(&volume.metadata.labels))
-        };
-        if is_out || !is_meant && !is_free() {
-            continue;
+        let suits = if is_meant { wish.suits_meant(volume) } else { !waits && wish.suits_free(volume) };
+        if suits {
+            groups.entry(AccessModes::of(volume)).or_default().take(volume, is_meant);
         }
-        let mut modes: Vec<&Str> = volume.spec.access_modes.iter().collect();
-        modes.sort_unstable_by_key(|mode| mode.as_str());
-        modes.dedup();
-        groups.entry((modes.len(), modes)).or_default().take(volume, is_meant);
     }
     Ok(groups.into_values().next().and_then(Group::winner))
+}
+
+/// What a claim wishes of its volume.
+pub(super) struct Wish<'a> {
+    claim: &'a PersistentVolumeClaim,
+    selector: Option<Selector>,
+    class: Str,
+    size: Quantity,
+}
+
+impl<'a> Wish<'a> {
+    /// # Errors
+    /// The claim's selector makes no sense.
+    pub(super) fn of(claim: &'a PersistentVolumeClaim) -> Result<Self, SelectorError> {
+        let selector = claim.spec.selector.as_deref().map(Selector::compile).transpose()?;
+        Ok(Self { claim, selector, class: class_of_claim(claim), size: requested(claim) })
+    }
+
+    pub(super) fn claim(&self) -> &PersistentVolumeClaim {
+        self.claim
+    }
+
+    pub(super) fn class(&self) -> &str {
+        &self.class
+    }
+
+    pub(super) fn size(&self) -> Quantity {
+        self.size
+    }
+
+    /// Whether a volume that is meant for the claim suits it, whatever its class, labels and phase.
+    fn suits_meant(&self, volume: &PersistentVolume) -> bool {
+        !self.size.exceeds(size(volume))
+            && same_mode(volume, self.claim)
+            && attributes_of(volume) == self.claim.spec.volume_attributes_class_name.as_str()
+            && !volume.metadata.is_deleting()
+            && offers(volume, self.claim)
+    }
+
+    /// Whether a volume is free and suits the claim.
+    fn suits_free(&self, volume: &PersistentVolume) -> bool {
+        volume.spec.claim_ref.is_none()
+            && volume.status.phase == "Available"
+            && self.may_be(volume)
+            && self.suits_meant(volume)
+    }
+
+    /// Whether a free volume may suit the claim, by what the binder never writes: an older state of the volume says the same.
+    pub(super) fn may_be(&self, volume: &PersistentVolume) -> bool {
+        same_mode(volume, self.claim)
+            && attributes_of(volume) == self.claim.spec.volume_attributes_class_name.as_str()
+            && *class_of_volume(volume) == self.class
+            && self.selector.as_ref().is_none_or(|selector| selector.matches(&volume.metadata.labels))
+    }
+
+    /// Whether the claim may get this volume: one that is free, or one that is meant for it.
+    pub(super) fn suits(&self, volume: &PersistentVolume) -> bool {
+        if is_meant_for(volume, &self.claim.metadata) {
+            self.suits_meant(volume)
+        } else {
+            self.suits_free(volume)
+        }
+    }
+}
+
+/// How a volume can be used, in order: what offers less comes first.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct AccessModes(usize, Vec<Str>);
+
+impl AccessModes {
+    pub(super) fn of(volume: &PersistentVolume) -> Self {
+        let mut modes: Vec<Str> = volume.spec.access_modes.clone();
+        modes.sort_unstable();
+        modes.dedup();
+        Self(modes.len(), modes)
+    }
+
+    /// Whether a volume with these can be used in all the ways that a claim asks for.
+    pub(super) fn offer(&self, claim: &PersistentVolumeClaim) -> bool {
+        claim.spec.access_modes.iter().all(|mode| self.1.contains(mode))
+    }
 }
 
 /// The best of the volumes that can be used alike.

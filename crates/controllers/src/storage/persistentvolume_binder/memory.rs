@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use coxswain_machinery::api::Object;
+use coxswain_machinery::api::meta::ObjectMeta;
 use coxswain_machinery::api::storage::{PersistentVolume, PersistentVolumeClaim};
 use coxswain_machinery::framework::Memory;
 use coxswain_machinery::informer::{Awaited, Lister, downcast};
@@ -16,6 +17,7 @@ use coxswain_machinery::model::backoff::{ExponentialBackoff, KeyBackoffs};
 use coxswain_machinery::random::{HashMap, HashSet};
 use coxswain_machinery::wire::{Str, Uid};
 
+use super::facts::is_meant_for;
 use super::note::{Note, Recycling};
 use super::recycler::Recycler;
 
@@ -78,6 +80,17 @@ impl Ledger {
         let cached = self.volumes.get(key)?;
         let written = self.held.lock().volumes.get(key).cloned();
         Some(written.filter(|written| is_ahead(&self.volumes, written, &cached)).unwrap_or(cached))
+    }
+
+    /// Volumes that were written last as those that are meant for a claim, where the cache does not show that yet.
+    pub(super) fn written_for(&self, claim: &ObjectMeta) -> Vec<Arc<PersistentVolume>> {
+        let meant: Vec<Key> = {
+            let held = self.held.lock();
+            let meant = held.volumes.iter().filter(|(_, volume)| is_meant_for(volume, claim));
+            meant.map(|(key, _)| key.clone()).collect()
+        };
+        let latest = meant.iter().filter_map(|key| self.volume(key));
+        latest.filter(|volume| is_meant_for(volume, claim)).collect()
     }
 
     /// Whether a volume is being bound, or was bound a moment ago, to another claim than this.

@@ -39,6 +39,7 @@ use coxswain_machinery::options::recycler::template;
 
 mod claim;
 mod facts;
+mod free;
 mod keys;
 mod matching;
 mod memory;
@@ -57,11 +58,12 @@ mod volume;
 mod writes;
 
 use crate::storage::claims::BY_CLAIM;
+use free::FreeVolumes;
 use memory::Ledger;
 use metrics::{Counter, Metrics};
 use note::Note;
 use recycler::{Recipe, Recipes};
-use view::{Binder, CANDIDATES, ClaimView, Settings, VolumeView};
+use view::{Binder, ClaimView, MEANT, Settings, VolumeView};
 
 /// Keys taken at the same time by each loop. The original takes one, and waits for each answer.
 const WORKERS: i32 = 8;
@@ -133,8 +135,10 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let metrics = Metrics::register(build.metrics).map_err(|error| BuildError::Invalid(error.to_string()))?;
     let metrics = Arc::new(metrics);
     let ledger = Arc::new(Ledger::new(claims.lister(), volumes.lister()));
+    let free = Arc::new(FreeVolumes::default());
     let binder = Arc::new(Binder {
-        candidates: volumes.index(&CANDIDATES),
+        free: Arc::clone(&free),
+        meant: volumes.index(&MEANT),
         classes: classes.lister(),
         pods: pods.lister(),
         users: pods.index(&BY_CLAIM),
@@ -158,6 +162,8 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
                 kind: Some(&PERSISTENT_VOLUME_CLAIMS),
                 settings: loop_settings.clone(),
                 wake_ups: vec![
+                    // Before the keys of the same change: their reconciles find it there.
+                    volumes.wakes(free.follow()),
                     claims.wakes(wake::own()),
                     claims.wakes(metrics::count_claims(Arc::clone(&metrics))),
                     volumes.wakes(keys::claims_of_volumes(claims.lister())),

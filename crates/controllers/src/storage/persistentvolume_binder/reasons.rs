@@ -76,10 +76,11 @@ pub(super) fn of_claim(view: &ClaimView) -> Vec<String> {
         OfClaim::Broken(why) => format!("The claim cannot be read: {why}."),
     };
     let mut reasons = vec![said];
-    if !view.candidates.is_empty() && !matches!(claim::verdict(view), OfClaim::Bind(_)) {
-        let number = view.candidates.len();
-        let looked_at = words::count(number, "volume");
-        reasons.push(format!("{looked_at} of its class {} looked at.", words::verb(number, "was", "were")));
+    if view.free > 0 && !matches!(claim::verdict(view), OfClaim::Bind(_)) {
+        let free = words::count(view.free, "volume");
+        let is = words::verb(view.free, "is", "are");
+        let suits = words::verb(view.free, "it does not suit", "none of them suits");
+        reasons.push(format!("{free} of its class {is} free; {suits}."));
     }
     reasons
 }

@@ -16,6 +16,7 @@ mod makers;
 mod of_claims;
 mod of_volumes;
 mod recycling;
+mod search;
 mod server;
 mod stories;
 mod telling;

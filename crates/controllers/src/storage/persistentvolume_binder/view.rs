@@ -6,6 +6,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::facts::{self, BIND_COMPLETED, SELECTED_NODE, claimed_by, has};
+use super::free::FreeVolumes;
+use super::matching::Wish;
 use super::memory::Ledger;
 use super::metrics::Metrics;
 use super::provisioning::{self, Provisioner};
@@ -25,8 +27,10 @@ use coxswain_machinery::wire::{Str, Uid};
 
 /// What both rooms read.
 pub(super) struct Binder {
-    /// Volumes that are free, by class, and those that are meant for a claim, by its key.
-    pub(super) candidates: Indexed<PersistentVolume>,
+    /// Volumes that no claim has.
+    pub(super) free: Arc<FreeVolumes>,
+    /// Those that are meant for a claim, by its key.
+    pub(super) meant: Indexed<PersistentVolume>,
     pub(super) classes: Lister<StorageClass>,
     pub(super) pods: Lister<Pod>,
     pub(super) users: Indexed<Pod>,
@@ -51,8 +55,10 @@ pub(super) struct ClaimView {
     pub(super) claim: Arc<PersistentVolumeClaim>,
     /// The volume that it names, if that is there.
     pub(super) volume: Option<Arc<PersistentVolume>>,
-    /// Volumes that it might get, if it names none.
+    /// Volumes that it might get, if it names none: those that are meant for it, and the best of those that are free.
     pub(super) candidates: Vec<Arc<PersistentVolume>>,
+    /// How many volumes of its class are free, if one of them is looked for.
+    pub(super) free: usize,
     /// Its class, if that is there.
     pub(super) class: Option<Arc<StorageClass>>,
     /// The class that it would get, if it says none.
@@ -161,6 +167,7 @@ impl Binder {
         let name = facts::class_of_claim(&claim);
         let class = self.classes.get(&Key::new("", name.clone()));
         let is_open = claim.spec.volume_name.is_empty() && !has(&claim.metadata, BIND_COMPLETED);
+        let waits = facts::waits_for_consumer(class.as_deref());
         let of_directory =
             is_open && provisioning::provisioner(&name, class.as_deref()) == Provisioner::HostPath;
         let made = of_directory.then(|| Key::new("", provisioning::volume_name(&claim)));
@@ -178,7 +185,8 @@ impl Binder {
             self.nodes.as_ref().is_some_and(|nodes| nodes.get(&Key::new("", name.clone())).is_some())
         };
         Ok(Some(ClaimView {
-            candidates: if is_open { self.candidates(&claim, &name) } else { Vec::new() },
+            free: if is_open && !waits { self.free.count(&name) } else { 0 },
+            candidates: if is_open { self.candidates(&claim, waits) } else { Vec::new() },
             unscheduled: if is_open { self.unscheduled(key) } else { Vec::new() },
             node_is_there: node.is_none_or(is_there),
             until: self.ledger.until(key, &claim.metadata.uid),
@@ -224,14 +232,24 @@ impl Binder {
         live(&PERSISTENT_VOLUMES, &at, read)
     }
 
-    /// The volumes that a claim might get, as they were written last; those that other claims are taking are left out.
-    fn candidates(&self, claim: &PersistentVolumeClaim, class: &str) -> Vec<Arc<PersistentVolume>> {
+    /// The volumes that a claim might get, as they were written last; those that other claims are taking are left out. Where the claim
+    /// waits for its first consumer, only those that are meant for it. Of the free ones the first that suits is the best: another
+    /// can only lose to it.
+    fn candidates(&self, claim: &PersistentVolumeClaim, waits: bool) -> Vec<Arc<PersistentVolume>> {
         let key = Key::of(&claim.metadata);
-        let filed = [meant_key(&key), free_key(class)].map(|value| self.candidates.filed(&value));
         let latest =
             |volume: Arc<PersistentVolume>| self.ledger.volume(&Key::of(&volume.metadata)).unwrap_or(volume);
-        let found = filed.into_iter().flatten().map(latest);
-        found.filter(|volume| !self.ledger.is_taken(volume, &key)).collect()
+        let meant = self.meant.filed(&meant_key(&key)).into_iter().map(latest);
+        let mut found: Vec<_> = meant.chain(self.ledger.written_for(&claim.metadata)).collect();
+        found.retain(|volume| !self.ledger.is_taken(volume, &key));
+        // A selector that makes no sense is told by the plan.
+        if !waits && let Ok(wish) = Wish::of(claim) {
+            found.extend(self.free.first(&wish, |volume| {
+                let volume = self.ledger.volume(&Key::of(&volume.metadata))?;
+                (wish.suits(&volume) && !self.ledger.is_taken(&volume, &key)).then_some(volume)
+            }));
+        }
+        found
     }
 
     fn unscheduled(&self, claim: &Key) -> Vec<Str> {
@@ -418,23 +436,16 @@ fn answers(read: &Reads) -> Vec<AnyObject> {
         .collect()
 }
 
-/// Volumes that a claim might get.
-pub(super) static CANDIDATES: Index = Index { name: "candidates", keys: candidate_keys };
-
-fn free_key(class: &str) -> Str {
-    format!("free/{class}").into()
-}
+/// Volumes by the key of the claim that they are meant for.
+pub(super) static MEANT: Index = Index { name: "meant", keys: meant_keys };
 
 fn meant_key(claim: &Key) -> Str {
     format!("meant/{claim}").into()
 }
 
-fn candidate_keys(object: &dyn Object) -> IndexKeys {
+fn meant_keys(object: &dyn Object) -> IndexKeys {
     let any: &dyn std::any::Any = object;
-    let Some(volume) = any.downcast_ref::<PersistentVolume>() else { return IndexKeys::new() };
-    let key = match &volume.spec.claim_ref {
-        Some(held) => meant_key(&Key::new(held.namespace.clone(), held.name.clone())),
-        None => free_key(facts::class_of_volume(volume)),
-    };
-    IndexKeys::from_elem(key, 1)
+    let claim = any.downcast_ref::<PersistentVolume>().and_then(|volume| volume.spec.claim_ref.as_ref());
+    let key = claim.map(|held| meant_key(&Key::new(held.namespace.clone(), held.name.clone())));
+    key.into_iter().collect()
 }

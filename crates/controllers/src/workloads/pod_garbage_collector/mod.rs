@@ -23,6 +23,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use coxswain_machinery::api::core::Node;
+use coxswain_machinery::api::indexes::BY_NODE;
 use coxswain_machinery::api::kinds::{NODES, PODS};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::framework::{
@@ -41,7 +42,7 @@ mod view;
 
 use metrics::Metrics;
 use plan::Note;
-use view::{FATES, NodeView, RoundView};
+use view::{FATES, NodeView, RoundView, is_over};
 
 /// How long after a round the next one comes, as in the original.
 const ROUND: Duration = Duration::from_secs(20);
@@ -75,7 +76,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     // 0 and less is for keeping all.
     let keep = usize::try_from(build.config.flags.terminated_pod_gc_threshold).ok().filter(|keep| *keep > 0);
     let rounds = Rounds { pods: pods.index(&FATES), nodes: nodes.lister(), keep };
-    let gone_nodes = GoneNodes { pods: pods.lister(), nodes: nodes.lister() };
+    let gone_nodes = GoneNodes { pods: pods.index(&BY_NODE), nodes: nodes.lister() };
     Ok(Built {
         loops: vec![
             Loop {
@@ -99,12 +100,14 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     })
 }
 
-/// A pod that is new or newly bound concerns its node, if the cache has not that. A node that goes later tells of itself.
+/// A pod that is new or newly bound concerns its node, if the cache has not that, and so does one that was over and is no longer: a
+/// node on which all pods are over has no timer. A node that goes later tells of itself.
 fn unknown_nodes(nodes: Lister<Node>) -> KeyMap {
     Arc::new(move |delta: Delta<'_>, add: &mut dyn FnMut(Key)| {
         let (old, new) = delta.typed::<Pod>();
         let Some(node) = new.map(|pod| &pod.spec.node_name).filter(|node| !node.is_empty()) else { return };
-        if old.is_none_or(|old| old.spec.node_name != *node) {
+        let is_over_no_longer = |old: &Pod| is_over(old) && new.is_some_and(|new| !is_over(new));
+        if old.is_none_or(|old| old.spec.node_name != *node || is_over_no_longer(old)) {
             let key = Key::new("", node.clone());
             if nodes.get(&key).is_none() {
                 add(key);
@@ -148,7 +151,8 @@ impl Room<Note> for Rounds {
 
 /// The loop over nodes that are gone.
 struct GoneNodes {
-    pods: Lister<Pod>,
+    /// Pods by node: a node that is gone costs no look at the pods of others.
+    pods: Indexed<Pod>,
     nodes: Lister<Node>,
 }
 

@@ -59,11 +59,11 @@ pub(super) fn round(view: &RoundView, now: Timestamp) -> Plan<Note> {
     plan.with_note(note)
 }
 
-/// All pods of the node, if it is not there.
+/// All pods of the node, if it is not there. Where all of them are over there is no timer: a change of one of them calls the node.
 pub(super) fn gone_node(view: &NodeView, now: Timestamp) -> Plan<Note> {
     let (chains, note) = chains(view.pods.iter().map(|pod| (&**pod, Reason::Orphaned)), now);
     if chains.is_empty() {
-        return Plan { requeue_after: Some(QUARANTINE), ..Plan::default() }.with_note(note);
+        return Plan::default().with_note(note);
     }
     let is_gone = Verify { kind: &NODES, key: Key::new("", view.node.clone()), expect: Expect::Absent };
     let steps = vec![Step::Verify(is_gone), Step::Chains { chains, slow_start: false }];

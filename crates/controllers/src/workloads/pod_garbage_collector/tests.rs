@@ -12,7 +12,7 @@ use apiserver_model::Served;
 use coxswain_machinery::api::core::{NodeCondition, Taint};
 use coxswain_machinery::api::kinds::{NODES, PODS};
 use coxswain_machinery::api::pod::PodCondition;
-use coxswain_machinery::api::{AnyObject, Object};
+use coxswain_machinery::api::{AnyObject, Index, Object};
 use coxswain_machinery::executor::{ActionResult, planned};
 use coxswain_machinery::framework::{ApiError, Meter as _, Outcome, Read, ReconcileEnd, RoomMetrics};
 use coxswain_machinery::informer::{Store, downcast};
@@ -80,10 +80,13 @@ impl Bench {
     }
 
     fn gone_node(&self, name: &str) -> Option<Plan<Note>> {
-        let room = GoneNodes {
-            pods: Lister::new(Arc::clone(&self.pods)),
-            nodes: Lister::new(Arc::clone(&self.nodes)),
-        };
+        self.gone_node_by(&BY_NODE, name)
+    }
+
+    /// The same with pods filed by another index.
+    fn gone_node_by(&self, index: &'static Index, name: &str) -> Option<Plan<Note>> {
+        let room =
+            GoneNodes { pods: Indexed::new(&self.pods, index), nodes: Lister::new(Arc::clone(&self.nodes)) };
         let view = view::gone_node(&room, &Key::new("", name))?;
         Some(plan::gone_node(&view, now()))
     }
@@ -191,7 +194,7 @@ fn one_that_only_a_finalizer_keeps_counts_and_is_left_alone() {
         on("gone")(pod);
     })]);
     let plan = bench.gone_node("gone").unwrap();
-    assert!(plan.steps.is_empty() && plan.requeue_after == Some(QUARANTINE), "the node is not read for it");
+    assert!(plan.steps.is_empty() && plan.requeue_after.is_none(), "the node is not read for it");
 }
 
 #[test]
@@ -388,6 +391,53 @@ fn all_pods_of_a_node_that_is_gone_end_once_it_was_read_live() {
 }
 
 #[test]
+fn gone_node_touches_only_the_pods_that_the_index_has_for_it() {
+    // Files one pod of each node. A list of all pods would find two of the node that is gone.
+    static HALF: Index = Index {
+        name: "half",
+        keys: |object| {
+            let any: &dyn std::any::Any = object;
+            let pod = any.downcast_ref::<Pod>().filter(|pod| pod.metadata.name.ends_with('1'));
+            pod.map(|pod| pod.spec.node_name.clone()).into_iter().collect()
+        },
+    };
+    let pods = ["gone", "one", "two"].map(|node| ["1", "2"].map(|at| pod(&format!("{node}-{at}"), on(node))));
+    let bench = Bench::new(pods.into_iter().flatten());
+    assert_eq!(told(&bench.gone_node_by(&HALF, "gone").unwrap()), ["patch gone-1", "delete gone-1"]);
+    let writes = ["patch gone-1", "delete gone-1", "patch gone-2", "delete gone-2"];
+    assert_eq!(told(&bench.gone_node("gone").unwrap()), writes);
+}
+
+/// A pod on the node `gone` that only a finalizer keeps.
+fn over(name: &str) -> Pod {
+    pod(name, |pod| {
+        on("gone")(pod);
+        deleting(pod);
+        pod.metadata.deletion_grace_period_seconds = Some(0);
+        pod.status.phase = "Failed".into();
+    })
+}
+
+#[test]
+fn gone_node_whose_pods_are_all_over_has_no_timer() {
+    let bench = Bench::new([over("a"), over("b")]);
+    let plan = bench.gone_node("gone").unwrap();
+    assert_eq!((plan.steps.len(), plan.requeue_after), (0, None));
+    add(&bench.pods, &pod("c", on("gone")));
+    let plan = bench.gone_node("gone").unwrap();
+    assert_eq!(told(&plan), ["patch c", "delete c"]);
+    assert_eq!(plan.requeue_after, Some(QUARANTINE));
+    // A change that makes one of them another matter calls the node.
+    let map = unknown_nodes(Lister::new(Arc::clone(&bench.nodes)));
+    let [was, mut is] = [over("a"), over("a")];
+    let object = |pod: &Pod| Arc::new(pod.clone()) as AnyObject;
+    is.metadata.resource_version = "8".into();
+    assert_eq!(keys(&map, Some(&object(&was)), Some(&object(&is))), [""; 0]);
+    is.status.phase = "Running".into();
+    assert_eq!(keys(&map, Some(&object(&was)), Some(&object(&is))), ["gone"]);
+}
+
+#[test]
 fn a_pod_that_has_finished_unseen_is_not_said_to_have_failed() {
     let api = Served::new("pod-garbage-collector", now());
     api.model()
@@ -434,10 +484,8 @@ fn it_says_why_pods_end() {
     );
     assert_eq!(said(Some(5))[0], "2 pods in all namespaces have finished and 5 may stay: none goes.");
     assert_eq!(said(None), ["There is no threshold: finished pods stay.", unscheduled]);
-    let room = GoneNodes {
-        pods: Lister::new(Arc::clone(&bench.pods)),
-        nodes: Lister::new(Arc::clone(&bench.nodes)),
-    };
+    let room =
+        GoneNodes { pods: Indexed::new(&bench.pods, &BY_NODE), nodes: Lister::new(Arc::clone(&bench.nodes)) };
     let view = view::gone_node(&room, &Key::new("", "gone")).unwrap();
     assert_eq!(
         GoneNodes::reasons(&view, now()),

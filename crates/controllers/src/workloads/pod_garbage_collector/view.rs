@@ -78,8 +78,8 @@ pub(super) fn gone_node(room: &GoneNodes, key: &Key) -> Option<NodeView> {
     if room.nodes.get(key).is_some() {
         return None;
     }
-    let mut pods = room.pods.list();
-    pods.retain(|pod| pod.spec.node_name == key.name);
+    let mut pods = room.pods.filed(&key.name);
+    pods.sort_unstable_by_key(|pod| Key::of(&pod.metadata));
     (!pods.is_empty()).then(|| NodeView { node: key.name.clone(), pods })
 }
 

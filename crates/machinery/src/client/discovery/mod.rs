@@ -19,12 +19,15 @@ use tokio::time::Instant;
 use super::{ApiClient, ApiError, RequestPath};
 use crate::api::{Kind, dynamic};
 use crate::latest;
+use crate::random::HashSet;
 use crate::wire::Str;
 
 pub use mapper::RestMapper;
 
 /// How often the cache is emptied.
 const RESET_EVERY: Duration = Duration::from_secs(30);
+/// How often resources are fetched at most because a caller did not find a name among them.
+const SEARCH_EVERY: Duration = Duration::from_secs(5);
 /// How often a server that is not ready is asked again.
 const POLL_EVERY: Duration = Duration::from_secs(1);
 
@@ -163,7 +166,7 @@ impl ApiResources {
 
     /// Every resource in the version that the server prefers, among those that have it.
     pub fn preferred(&self) -> Vec<&ApiResource> {
-        let mut seen = crate::random::HashSet::default();
+        let mut seen = HashSet::default();
         self.all().filter(|held| seen.insert((held.group.clone(), held.resource.clone()))).collect()
     }
 
@@ -193,21 +196,51 @@ impl ApiResources {
 }
 
 /// Discovery with a cache, to be shared.
+///
+/// Fetches run one at a time, and each caller waits for the first fetch that is recent enough for it: the outcome of that fetch, an
+/// error included, serves all callers that wait. A caller that needs a later fetch leaves the cached answer of the others in place.
 #[derive(Debug)]
 pub struct Discovery {
     client: ApiClient,
     cache: Mutex<Cache>,
-    /// Held while the server is asked: it is asked once for all who want to know.
-    asking: tokio::sync::Mutex<()>,
+    /// Held by the fetch under way.
+    fetching: tokio::sync::Mutex<()>,
     resets: latest::Sender<()>,
 }
 
+/// Fetches are numbered in the order in which they begin.
 #[derive(Debug, Default)]
 struct Cache {
-    /// Counts invalidations.
-    epoch: u64,
-    /// What is known, and the epoch in which it was asked for; it holds in that epoch.
+    /// The fetch that began last, and when.
+    begun: u64,
+    begun_at: Option<Instant>,
+    /// The first fetch that began after the cache was emptied. Earlier ones serve only callers that asked before that.
+    oldest_valid: u64,
+    /// The last fetch that succeeded.
     known: Option<(u64, fetch::Known)>,
+    /// The last fetch that ended.
+    ended: Option<(u64, Result<Arc<ApiResources>, ApiError>)>,
+    /// Names that a caller did not find and that were fetched again since the cache was emptied.
+    searched: HashSet<Str>,
+}
+
+impl Cache {
+    /// What is known, unless the cache was emptied since.
+    fn valid(&self) -> Option<Arc<ApiResources>> {
+        let (number, known) = self.known.as_ref()?;
+        (*number >= self.oldest_valid).then(|| Arc::clone(&known.resources))
+    }
+
+    /// The first fetch that has not ended and may serve a caller that accepts what is cached.
+    fn next_valid(&self) -> u64 {
+        let ended = self.ended.as_ref().map_or(0, |(number, _)| *number);
+        self.oldest_valid.max(ended + 1)
+    }
+
+    /// The first fetch that begins after this call.
+    fn next(&self) -> u64 {
+        self.begun + 1
+    }
 }
 
 impl Discovery {
@@ -216,7 +249,7 @@ impl Discovery {
         Self {
             client,
             cache: Mutex::default(),
-            asking: tokio::sync::Mutex::new(()),
+            fetching: tokio::sync::Mutex::new(()),
             resets: latest::Sender::new(()),
         }
     }
@@ -224,28 +257,63 @@ impl Discovery {
     /// The API's resources, from the cache or, if that was emptied, from the server. An error means that nothing
     /// could be found out; single groups that fail are among [`ApiResources::failures`].
     pub async fn resources(&self) -> Result<Arc<ApiResources>, ApiError> {
-        if let Some(cached) = self.cached() {
-            return Ok(cached);
-        }
-        let _asking = self.asking.lock().await;
-        if let Some(cached) = self.cached() {
-            return Ok(cached);
-        }
-        // What is invalidated while the server is asked is asked again by the next.
-        let (epoch, old) = {
+        let number = {
             let cache = self.cache.lock();
-            (cache.epoch, cache.known.as_ref().map(|(_, known)| known.clone()))
+            if let Some(cached) = cache.valid() {
+                return Ok(cached);
+            }
+            cache.next_valid()
         };
-        let known = fetch::known(&self.client, old).await?;
-        let resources = Arc::clone(&known.resources);
-        self.cache.lock().known = Some((epoch, known));
-        Ok(resources)
+        self.fetched(number).await
     }
 
-    /// The API's resources as the server has them now: for decisions that must not rest on what was true a moment ago.
+    /// The API's resources as the server has them now, from a fetch that begins after this call: for decisions that must not rest on
+    /// what was true a moment ago.
     pub async fn latest(&self) -> Result<Arc<ApiResources>, ApiError> {
-        self.cache.lock().epoch += 1;
-        self.resources().await
+        let number = self.cache.lock().next();
+        self.fetched(number).await
+    }
+
+    /// The API's resources, for a caller that did not find `name` in [`Self::resources`]. They are fetched again, but at most once in
+    /// [`SEARCH_EVERY`] for all callers, and once for each name until the cache is emptied. A caller for which nothing is fetched has the
+    /// outcome of a fetch that began at most that long ago, or the cached answer if the name was fetched for before.
+    pub async fn search(&self, name: &Str) -> Result<Arc<ApiResources>, ApiError> {
+        let (number, is_new) = {
+            let cache = self.cache.lock();
+            if let Some(cached) = cache.valid().filter(|_| cache.searched.contains(name)) {
+                return Ok(cached);
+            }
+            let is_recent = cache.begun_at.is_some_and(|at| at.elapsed() < SEARCH_EVERY);
+            if is_recent { (cache.begun, false) } else { (cache.next(), true) }
+        };
+        let found = self.fetched(number).await?;
+        let mut cache = self.cache.lock();
+        if is_new && number >= cache.oldest_valid {
+            cache.searched.insert(name.clone());
+        }
+        Ok(found)
+    }
+
+    /// The outcome of the fetch of this number or of a later one.
+    async fn fetched(&self, number: u64) -> Result<Arc<ApiResources>, ApiError> {
+        let _fetching = self.fetching.lock().await;
+        let (number, old) = {
+            let mut cache = self.cache.lock();
+            if let Some((_, ended)) = cache.ended.as_ref().filter(|(ended, _)| *ended >= number) {
+                return ended.clone();
+            }
+            cache.begun += 1;
+            cache.begun_at = Some(Instant::now());
+            (cache.begun, cache.known.as_ref().map(|(_, known)| known.clone()))
+        };
+        let fetched = fetch::known(&self.client, old).await;
+        let outcome = fetched.as_ref().map(|known| Arc::clone(&known.resources)).map_err(ApiError::clone);
+        let mut cache = self.cache.lock();
+        if let Ok(known) = fetched {
+            cache.known = Some((number, known));
+        }
+        cache.ended = Some((number, outcome.clone()));
+        outcome
     }
 
     /// A mapper over [`Self::resources`].
@@ -255,7 +323,11 @@ impl Discovery {
 
     /// Empties the cache: the next who asks gets the server's present state.
     pub fn invalidate(&self) {
-        self.cache.lock().epoch += 1;
+        {
+            let mut cache = self.cache.lock();
+            cache.oldest_valid = cache.next();
+            cache.searched.clear();
+        }
         self.resets.send_replace(());
     }
 
@@ -271,12 +343,6 @@ impl Discovery {
             ticks.tick().await;
             self.invalidate();
         }
-    }
-
-    fn cached(&self) -> Option<Arc<ApiResources>> {
-        let cache = self.cache.lock();
-        let (epoch, known) = cache.known.as_ref()?;
-        (*epoch == cache.epoch).then(|| Arc::clone(&known.resources))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tests of discovery against answers in both of its forms.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -8,6 +9,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Request};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::*;
 use crate::client::testing::{answer, mock};
@@ -170,6 +172,131 @@ async fn the_cache_is_emptied_every_half_minute_and_filled_once_for_all() {
         () = asking => {}
         () = discovery.reset_periodically() => panic!("it goes on for ever"),
     }
+}
+
+async fn search(discovery: &Discovery, name: &str) -> Arc<ApiResources> {
+    discovery.search(&name.into()).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_search_waits_for_the_fetch_under_way() {
+    let (discovery, requests) = slow_server(200);
+    discovery.resources().await.unwrap();
+    tokio::time::sleep(SEARCH_EVERY * 2).await;
+    let mut first = pin!(search(&discovery, "Rollout"));
+    assert!(timeout(Duration::from_millis(500), first.as_mut()).await.is_err());
+    let mut second = pin!(search(&discovery, "Thing"));
+    let is_early = timeout(Duration::from_millis(400), second.as_mut()).await.is_ok();
+    assert!(!is_early, "what is cached is older than five seconds");
+    let (first, second) = futures::join!(first, second);
+    assert!(Arc::ptr_eq(&first, &second));
+    assert_eq!(requests(), 4);
+}
+
+/// A server whose answers take a second, and the number of requests that it was sent.
+fn slow_server(status: u16) -> (Arc<Discovery>, impl Fn() -> usize) {
+    let (service, seen) = mock(move |request: Request<Bytes>| async move {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let found = if request.uri().path() == "/api" { aggregated_core() } else { aggregated_groups() };
+        Ok(answer(status, found.to_string()))
+    });
+    (Arc::new(Discovery::new(ApiClient::new(service, "discovery"))), move || seen.lock().len())
+}
+
+#[tokio::test(start_paused = true)]
+async fn questions_for_the_latest_share_fetches_and_leave_the_cached_answer_in_place() {
+    let (discovery, requests) = slow_server(200);
+    discovery.resources().await.unwrap();
+    let mut asking = tokio::task::JoinSet::new();
+    for _ in 0..200 {
+        let asked_for_latest = Arc::clone(&discovery);
+        asking.spawn(async move {
+            let asked = Instant::now();
+            asked_for_latest.latest().await.unwrap();
+            asked.elapsed()
+        });
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let asked = Instant::now();
+        discovery.resources().await.unwrap();
+        assert!(asked.elapsed().is_zero(), "the answer is cached");
+    }
+    let longest = asking.join_all().await.into_iter().max().unwrap();
+    assert!(longest <= Duration::from_secs(2), "the fetch under way and the next one: {longest:?}");
+    assert!(requests() <= 2 * 24, "{}", requests());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_never_older_than_the_question_for_the_latest() {
+    let (discovery, requests) = slow_server(200);
+    let half = Duration::from_millis(500);
+    let mut first = pin!(discovery.latest());
+    assert!(timeout(half, first.as_mut()).await.is_err());
+    let mut second = pin!(discovery.latest());
+    assert!(timeout(Duration::ZERO, second.as_mut()).await.is_err());
+    first.await.unwrap();
+    let is_early = timeout(half, second.as_mut()).await.is_ok();
+    assert!(!is_early, "the fetch under way began before the question");
+    second.await.unwrap();
+    assert_eq!(requests(), 4);
+    // A fetch that is dropped serves nobody.
+    assert!(timeout(half, discovery.latest()).await.is_err());
+    discovery.latest().await.unwrap();
+    assert_eq!(requests(), 8);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fetch_that_fails_is_the_answer_for_all_that_wait_for_it() {
+    let (discovery, requests) = slow_server(500);
+    let began = Instant::now();
+    let asked = (0..100).map(|_| discovery.resources());
+    assert!(futures::future::join_all(asked).await.iter().all(Result::is_err));
+    assert_eq!((began.elapsed(), requests()), (Duration::from_secs(1), 2));
+    discovery.resources().await.unwrap_err();
+    assert_eq!(requests(), 4, "the next caller has a fetch of its own");
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_that_nobody_serves_cause_few_fetches_however_many_ask() {
+    // Each of 1,000 autoscalers asks every 15 s for two minutes: all for one name, or each for its own.
+    for (names, most) in [(1, 2 * 4), (1000, 120 / 5 + 2)] {
+        let (discovery, seen) = server(true);
+        let asking = async {
+            for _ in 0..8 {
+                for caller in 0..1000 {
+                    discovery.resources().await.unwrap();
+                    discovery.search(&format!("Nope{}", caller % names).into()).await.unwrap();
+                    tokio::time::sleep(Duration::from_millis(15)).await;
+                }
+            }
+        };
+        tokio::select! {
+            () = asking => {}
+            () = discovery.reset_periodically() => panic!("it goes on for ever"),
+        }
+        let fetches = seen.lock().len() / 2;
+        assert!((4..=most).contains(&fetches), "{names}: {fetches}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_was_not_found_is_fetched_again_before_that_is_told() {
+    let (discovery, seen) = server(true);
+    let fetches = || seen.lock().len() / 2;
+    discovery.resources().await.unwrap();
+    tokio::time::sleep(SEARCH_EVERY).await;
+    discovery.search(&"Rollout".into()).await.unwrap();
+    assert_eq!(fetches(), 2, "what is cached may lack what was just installed");
+    discovery.search(&"Other".into()).await.unwrap();
+    assert_eq!(fetches(), 2, "what is cached is recent enough");
+    tokio::time::sleep(SEARCH_EVERY).await;
+    discovery.search(&"Rollout".into()).await.unwrap();
+    assert_eq!(fetches(), 2, "its absence is remembered");
+    discovery.search(&"Other".into()).await.unwrap();
+    assert_eq!(fetches(), 3);
+    tokio::time::sleep(SEARCH_EVERY).await;
+    discovery.invalidate();
+    discovery.search(&"Rollout".into()).await.unwrap();
+    assert_eq!(fetches(), 4, "until the cache is emptied");
 }
 
 #[tokio::test]

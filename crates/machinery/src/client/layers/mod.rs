@@ -46,8 +46,9 @@ pub(super) use headers::UserAgent;
 pub(super) use json::JsonOnTheWire;
 pub use metrics::ClientMetrics;
 pub(super) use metrics::{CountedTransport, HostMetrics, RequestMetrics};
-pub(super) use rate::RateLimit;
+pub(crate) use rate::RateClass;
 pub use rate::RateLimiter;
+pub(super) use rate::{RateLimit, RateLimits, RateToken};
 pub(super) use timeout::Timeout;
 pub(super) use trace::Trace;
 

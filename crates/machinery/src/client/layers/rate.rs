@@ -1,4 +1,7 @@
-//! The token bucket of a client: `--kube-api-qps` and `--kube-api-burst`, waited on inside of the call.
+//! The token buckets of a client: `--kube-api-qps` and `--kube-api-burst`, waited on inside of the call.
+//!
+//! As in kube-controller-manager, scales, each version of a metrics API, and everything else have a bucket each: an evaluation of
+//! an autoscaler takes one token of three buckets.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,8 +14,10 @@ use tower::ServiceExt;
 
 use super::{ApiRequest, ApiResponse, HostMetrics, Middleware, Next};
 use crate::client::api::BoxError;
-use crate::client::request::RequestIntent;
+use crate::client::request::{Layout, Purpose, RequestIntent};
 use crate::model::bucket::{BucketLevel, TokenBucket};
+use crate::random::HashMap;
+use crate::wire::Str;
 
 /// client-go's defaults, which it takes when queries per second or the burst are given as 0.
 const DEFAULT_QPS: f64 = 5.0;
@@ -105,18 +110,105 @@ impl Drop for Waits<'_> {
     }
 }
 
+/// The limiter that a request is subject to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum RateClass {
+    /// The scale of an object of any kind.
+    Scale,
+    /// This group and version of a metrics API.
+    Metrics(Str),
+    /// Everything else.
+    Other,
+}
+
+/// The API groups that have limiters of their own.
+const METRICS_APIS: [&str; 3] = ["metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"];
+
+impl RateClass {
+    pub(in crate::client) fn of_path(layout: Layout, path: &str) -> Self {
+        if layout.subresource.is_some_and(|subresource| subresource.of(path) == "scale") {
+            return Self::Scale;
+        }
+        match layout.group {
+            Some(group) if METRICS_APIS.contains(&group.of(path)) => {
+                Self::Metrics(layout.group_version(path).into())
+            }
+            _ => Self::Other,
+        }
+    }
+
+    fn of(request: &ApiRequest) -> Self {
+        let purpose = request.extensions().get::<Purpose>();
+        purpose.map_or(Self::Other, |purpose| Self::of_path(purpose.layout, request.uri().path()))
+    }
+}
+
+/// The limiters of one client, each with the same rate and burst.
+#[derive(Clone, Debug)]
+pub(in crate::client) struct RateLimits(Arc<Limiters>);
+
+#[derive(Debug)]
+struct Limiters {
+    qps: f32,
+    burst: u32,
+    other: Arc<RateLimiter>,
+    /// Those of scales and metrics APIs, each from when it is first needed.
+    own: parking_lot::Mutex<HashMap<RateClass, Arc<RateLimiter>>>,
+}
+
+impl RateLimits {
+    /// Limiters as [`RateLimiter::new`] makes them; `None`, no limit, when `qps` is negative.
+    pub(in crate::client) fn new(qps: f32, burst: u32) -> Option<Self> {
+        let other = Arc::new(RateLimiter::new(qps, burst)?);
+        Some(Self(Arc::new(Limiters { qps, burst, other, own: parking_lot::Mutex::default() })))
+    }
+
+    fn of(&self, class: &RateClass) -> Arc<RateLimiter> {
+        let Limiters { qps, burst, other, own } = &*self.0;
+        if *class == RateClass::Other {
+            return Arc::clone(other);
+        }
+        let mut own = own.lock();
+        if let Some(limiter) = own.get(class) {
+            return Arc::clone(limiter);
+        }
+        let limiter = RateLimiter::new(*qps, *burst).map_or_else(|| Arc::clone(other), Arc::new);
+        own.insert(class.clone(), Arc::clone(&limiter));
+        limiter
+    }
+}
+
+/// The token of one request, which was acquired before the request was made, and the time that this took. Travels in the request's
+/// extensions.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::client) struct RateToken(Duration);
+
 /// Takes a token per request. Watches are free, as in the original: reflectors back off by themselves, and a manager that
 /// starts would otherwise spend its bucket on opening them.
 #[derive(Clone)]
 pub(in crate::client) struct RateLimit {
-    pub(in crate::client) limiter: Option<Arc<RateLimiter>>,
+    pub(in crate::client) limits: Option<RateLimits>,
     pub(in crate::client) metrics: HostMetrics,
 }
 
+impl RateLimit {
+    /// Waits for a token for a request of this class; `None` if there is no limit.
+    pub(in crate::client) async fn acquire(&self, class: &RateClass) -> Option<RateToken> {
+        let limiter = self.limits.as_ref()?.of(class);
+        Some(RateToken(limiter.acquire().await))
+    }
+}
+
 impl Middleware for RateLimit {
-    async fn handle<S: Next>(&self, request: ApiRequest, next: S) -> Result<ApiResponse, BoxError> {
-        if let Some(limiter) = self.limiter.as_ref().filter(|_| !RequestIntent::of(&request).is_watch()) {
-            let waited = limiter.acquire().await;
+    async fn handle<S: Next>(&self, mut request: ApiRequest, next: S) -> Result<ApiResponse, BoxError> {
+        if RequestIntent::of(&request).is_watch() {
+            return next.oneshot(request).await;
+        }
+        let token = match request.extensions_mut().remove::<RateToken>() {
+            Some(token) => Some(token),
+            None => self.acquire(&RateClass::of(&request)).await,
+        };
+        if let Some(RateToken(waited)) = token {
             tracing::Span::current().record("coxswain.rate_limit.wait_us", waited.as_micros() as i64);
             self.metrics.observe_rate_limiter(request.method(), waited);
         }

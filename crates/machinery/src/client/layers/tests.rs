@@ -81,7 +81,7 @@ async fn get_of_a_name_like_a_watch_has_deadline_and_rate_limit() {
     assert_eq!(seen.lock()[0].uri(), path);
 
     let limit = RateLimit {
-        limiter: RateLimiter::new(1.0, 1).map(Arc::new),
+        limits: RateLimits::new(1.0, 1),
         metrics: ClientMetrics::register(&Registry::new()).unwrap().of_host("host:1".into()),
     };
     let began = Instant::now();
@@ -192,7 +192,7 @@ async fn limits_of_zero_and_below_mean_what_they_mean_to_client_go() {
 async fn a_limited_request_waits_in_the_call_and_is_measured() {
     let registry = Registry::new();
     let limit = RateLimit {
-        limiter: RateLimiter::new(1.0, 1).map(Arc::new),
+        limits: RateLimits::new(1.0, 1),
         metrics: ClientMetrics::register(&registry).unwrap().of_host("host:1".into()),
     };
     send(limit.clone(), ok(), get("/a")).await.unwrap();
@@ -203,6 +203,53 @@ async fn a_limited_request_waits_in_the_call_and_is_measured() {
     assert_eq!(began.elapsed().as_secs(), 1);
     let waits = histogram(&registry, "rest_client_rate_limiter_duration_seconds");
     assert_eq!((waits.get_sample_count(), waits.get_sample_sum().round()), (2, 1.0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn scales_each_metrics_api_and_everything_else_have_a_limiter_each() {
+    let metrics = ClientMetrics::register(&Registry::new()).unwrap().of_host("host:1".into());
+    let limit = RateLimit { limits: RateLimits::new(1.0, 1), metrics };
+    let scale = |intent| {
+        let path = RequestPath::object(&PODS, "default", "web").subresource(Some("scale"));
+        build(intent, &path.into(), HeaderValue::from_static("x"), None).unwrap().1
+    };
+    let metrics = |group: &str, version: &str| {
+        let path = RequestPath::group_version(group, version).in_namespace("default").resource("pods");
+        build(RequestIntent::Get, &path.into(), HeaderValue::from_static("x"), None).unwrap().1
+    };
+    let requests = || {
+        [
+            get("/x"),
+            scale(RequestIntent::Get),
+            metrics("metrics.k8s.io", "v1beta1"),
+            metrics("custom.metrics.k8s.io", "v1beta1"),
+            metrics("custom.metrics.k8s.io", "v1beta2"),
+            metrics("external.metrics.k8s.io", "v1beta1"),
+        ]
+    };
+    let began = Instant::now();
+    for request in requests() {
+        send(limit.clone(), ok(), request).await.unwrap();
+    }
+    assert_eq!(began.elapsed().as_secs(), 0, "each has its burst");
+    for request in requests() {
+        let began = Instant::now();
+        send(limit.clone(), ok(), request).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(began.elapsed().as_secs() <= 2);
+    }
+    // A write of a scale waits for a read of one, and what is of another group for everything else.
+    let began = Instant::now();
+    send(limit.clone(), ok(), scale(RequestIntent::Update)).await.unwrap();
+    send(limit.clone(), ok(), metrics("metrics.example.com", "v1")).await.unwrap();
+    assert_eq!(began.elapsed().as_secs(), 0);
+    send(limit.clone(), ok(), scale(RequestIntent::Get)).await.unwrap();
+    assert_eq!(began.elapsed().as_secs(), 1);
+    send(limit.clone(), ok(), scale(RequestIntent::Update)).await.unwrap();
+    assert_eq!(began.elapsed().as_secs(), 2);
+    send(limit.clone(), ok(), get("/x")).await.unwrap();
+    send(limit, ok(), metrics("metrics.example.com", "v1")).await.unwrap();
+    assert_eq!(began.elapsed().as_secs(), 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -463,7 +510,7 @@ fn a_request_is_a_span_and_names_it_to_the_server() {
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     let registry = Registry::new();
     let limit = RateLimit {
-        limiter: RateLimiter::new(1.0, 1).map(Arc::new),
+        limits: RateLimits::new(1.0, 1),
         metrics: ClientMetrics::register(&registry).unwrap().of_host("host:1".into()),
     };
     let (below, seen) = mock(|request: Request<Bytes>| async move {

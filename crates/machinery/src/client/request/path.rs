@@ -6,6 +6,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 use super::query::Query;
 use crate::api::Kind;
+use crate::client::layers::RateClass;
 use crate::wire::Str;
 use crate::wire::text::{lossy_text, raw_bytes};
 
@@ -295,6 +296,16 @@ pub(in crate::client) struct Layout {
     pub(in crate::client) subresource: Option<Part>,
 }
 
+impl Layout {
+    /// The API group and the version, as they are in the path; empty for the core group.
+    pub(in crate::client) fn group_version(self, path: &str) -> &str {
+        let Some(group) = self.group else { return "" };
+        let (begin, version) = (usize::from(group.begin), usize::from(group.end) + 1);
+        let end = path.get(version..).and_then(|rest| rest.find('/')).map_or(path.len(), |at| version + at);
+        path.get(begin..end).unwrap_or_default()
+    }
+}
+
 /// The path and the query of a read, encoded. Only [`RequestPath::uri`] makes one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RequestUri {
@@ -322,6 +333,11 @@ impl RequestUri {
     /// The API group that serves it; empty for the core group and for paths of no group.
     pub fn group(&self) -> &str {
         self.layout.group.map_or("", |group| group.of(&self.text))
+    }
+
+    /// The limiter that this read is subject to.
+    pub(crate) fn rate_class(&self) -> RateClass {
+        RateClass::of_path(self.layout, self.path())
     }
 
     pub(super) fn layout(&self) -> Layout {

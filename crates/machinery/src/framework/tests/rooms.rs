@@ -31,35 +31,43 @@ async fn a_serial_loop_waits_for_what_was_written_for_any_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_was_tried_often_enough_is_left_alone_for_as_long_as_is_set() {
+async fn a_key_that_used_up_its_tries_is_tried_once_per_pause_until_it_changes() {
     let minute = Duration::from_mins(1);
     for then in [Some(minute), None] {
         let mut bench = Bench::new();
         bench.worker.settings.tries = Some(Tries { most: 3, then });
-        let fail = |bench: &Bench| {
+        let queue = Arc::clone(&bench.worker.queue);
+        let fail = async |changed: bool| {
             let retry = Some("not yet".to_owned());
             bench.script.plans.lock().push_back(Plan { retry, ..Plan::default() });
-        };
-        let queue = Arc::clone(&bench.worker.queue);
-        queue.add(key());
-        for _ in 0..3 {
-            fail(&bench);
             let item = queue.get().await.unwrap();
+            assert_eq!(item.changed_at().is_some(), changed, "as its metric has it");
             bench.worker.process(item).await;
-        }
-        let tried = tokio::time::Instant::now();
-        assert_eq!((queue.retries(&key()), queue.len()), (0, 0), "its failures are forgotten");
-        if then.is_none() {
-            tokio::time::advance(minute * 60).await;
-            assert!(queue.is_empty());
+        };
+        queue.add_changed(key(), Duration::ZERO);
+        for _ in 0..2 {
+            for tried in 1..=3 {
+                fail(true).await;
+                assert_eq!(queue.len(), 0, "{tried}");
+            }
+            if then.is_none() {
+                tokio::time::advance(minute * 60).await;
+                assert!(queue.is_empty() && queue.retries(&key()) == 0, "its failures are forgotten");
+            }
+            let mut pauses = Vec::new();
+            for _ in 0..then.map_or(0, |_| 5) {
+                let tried = tokio::time::Instant::now();
+                fail(false).await;
+                pauses.push(tried.elapsed());
+            }
+            assert!(pauses.iter().all(|pause| (minute..minute * 5 / 4).contains(pause)), "{pauses:?}");
+            pauses.dedup();
+            assert!(pauses.len() != 1, "the pauses differ");
             // A change of it is another matter.
-            queue.add(key());
+            queue.add_changed(key(), Duration::ZERO);
         }
-        let item = queue.get().await.unwrap();
-        assert!(then.is_none() || tried.elapsed() == minute, "{:?}", tried.elapsed());
-        fail(&bench);
-        bench.worker.process(item).await;
-        assert_eq!(queue.retries(&key()), 1, "it begins anew");
+        fail(true).await;
+        assert_eq!(queue.retries(&key()), 1, "it begins from the start");
     }
 }
 
@@ -70,7 +78,7 @@ type Answer = (u16, &'static str);
 async fn delays(bench: &Bench, answer: impl Fn(usize) -> Answer, most: usize) -> Vec<Duration> {
     let (queue, mut delays) = (Arc::clone(&bench.worker.queue), Vec::new());
     let mut last = tokio::time::Instant::now();
-    queue.add(key());
+    queue.add_changed(key(), Duration::ZERO);
     while delays.len() < most
         && let Ok(Some(item)) = tokio::time::timeout(Duration::from_mins(10), queue.get()).await
     {
@@ -100,7 +108,7 @@ async fn a_key_is_given_up_for_what_is_said_of_it_alone() {
         let delays = delays(&refused, |_| (422, "FieldValueInvalid"), 100).await;
         let expected = (0..15).map(|failures| Duration::from_millis(5) * 2_u32.pow(failures));
         assert_eq!(delays[1..], expected.collect::<Vec<_>>());
-        assert_eq!(refused.worker.queue.retries(&key()), 0);
+        assert_eq!(refused.worker.queue.retries(&key()), 16, "the count is kept");
     }
     let tries = |answer: fn(usize) -> Answer| async move { delays(&bench(), answer, 100).await.len() };
     // A server that cannot answer says nothing of it, and will not tell when it is back.
@@ -109,8 +117,8 @@ async fn a_key_is_given_up_for_what_is_said_of_it_alone() {
     assert_eq!(tries(|_| (429, "")).await, 100);
     assert_eq!(tries(|tried| (if tried <= 16 { 503 } else { 403 }, "")).await, 16 + 16);
     // What refuses it may end without a word: it is tried anew later.
-    let later = tokio::time::timeout(Duration::from_mins(10), refused.worker.queue.get()).await;
-    assert!(later.is_ok(), "1,000 s after it was given up");
+    let later = tokio::time::timeout(Duration::from_mins(12), refused.worker.queue.get()).await;
+    assert!(later.is_ok(), "1,000 to 1,250 s after it was given up");
     // Nothing can be made there any more.
     assert_eq!(tries(|_| (403, "NamespaceTerminating")).await, 1);
     assert_eq!(tries(|_| (403, "")).await, 16);

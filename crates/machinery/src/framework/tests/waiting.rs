@@ -6,9 +6,10 @@ use tokio::time::{advance, sleep};
 use super::super::report::{ReconcileStart, Report, Requeue};
 use super::super::room::PlanNote;
 use super::*;
-use crate::client::{Query, RequestPath};
+use crate::client::testing::limited;
+use crate::client::{HttpService, Query, RequestPath};
 use crate::executor::ActionState;
-use crate::random::HashSet;
+use crate::random::{HashMap, HashSet};
 
 #[tokio::test(start_paused = true)]
 async fn what_an_aborted_reconcile_may_have_written_is_found_by_the_next_instance() {
@@ -232,8 +233,9 @@ struct Metered(Mutex<Vec<Key>>);
 
 impl Reconcile for Metered {
     fn plan(&self, key: &Key, _: &[Failure], reads: &Reads, _: Timestamp) -> Result<Pass, ObserveError> {
+        let query = key.name.split('-').next().unwrap_or_default();
         let path =
-            RequestPath::group_version(&key.namespace, "v1").series(&[&key.name]).uri(Query::NONE).unwrap();
+            RequestPath::group_version(&key.namespace, "v1").series(&[query]).uri(Query::NONE).unwrap();
         if reads.json(&path).is_none() {
             return Ok(Pass::Needs(vec![Read::Json(path)]));
         }
@@ -268,6 +270,94 @@ async fn keys_whose_reads_take_long_are_set_aside() {
         sleep(Duration::from_millis(1)).await;
         let fast: &[Key] = if sets_aside { &[Key::new("fast", "1")] } else { &[] };
         assert_eq!(*metered.0.lock(), fast);
+        tasks.shutdown().await;
+    }
+}
+
+/// A server that never answers an API group with `slow` in its name, and counts what it is asked by group.
+#[derive(Default)]
+struct HalfSlow(Mutex<HashMap<String, usize>>);
+
+impl HalfSlow {
+    fn service(self: &Arc<Self>) -> HttpService {
+        let server = Arc::clone(self);
+        HttpService::new(tower::service_fn(move |request: Request<Full<Bytes>>| {
+            let group = request.uri().path().split('/').nth(2).unwrap_or_default().to_owned();
+            *server.0.lock().entry(group.clone()).or_default() += 1;
+            async move {
+                if group.contains("slow") {
+                    return std::future::pending().await;
+                }
+                let body = Full::new(Bytes::from_static(b"{}")).map_err(BoxError::from).boxed_unsync();
+                Ok::<_, BoxError>(Response::new(body))
+            }
+        }))
+    }
+
+    fn asked(&self, group: &str) -> usize {
+        self.0.lock().get(group).copied().unwrap_or_default()
+    }
+}
+
+/// A worker that reads JSON of this service.
+fn metered(client: &ApiClient) -> (Arc<Worker>, Arc<Metered>) {
+    let mut bench = Bench::new();
+    let metered = Arc::new(Metered::default());
+    bench.worker.reconcile = Arc::clone(&metered) as _;
+    bench.worker.settings.sets_aside = true;
+    bench.worker.reader =
+        Reader::new(client.clone(), Arc::new(Discovery::new(client.clone())), BlockingPool::inline());
+    (Arc::new(bench.worker), metered)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_that_waits_for_the_rate_limit_marks_no_group_as_slow_and_sets_no_key_aside() {
+    for group in ["metrics.k8s.io", "other.example.com"] {
+        let server = Arc::new(HalfSlow::default());
+        let (worker, metered) = metered(&limited(server.service(), 0.1, 1));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(Arc::clone(&worker).run());
+        (0..50).for_each(|at| worker.queue.add(Key::new(group, at.to_string())));
+        for evaluated in 1..8 {
+            sleep(Duration::from_secs(9)).await;
+            assert!(!worker.reader.is_slow(group), "{group}");
+            assert_eq!((metered.0.lock().len(), server.asked(group)), (evaluated, evaluated));
+            assert_eq!(worker.queue.len(), 50 - evaluated - 1, "one key waits, and the worker with it");
+            sleep(Duration::from_secs(1)).await;
+        }
+        tasks.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_of_a_group_that_hangs_never_occupy_the_workers_however_many_they_are() {
+    // Each has a query of its own, or all have the same.
+    for queries in [3000, 1] {
+        let server = Arc::new(HalfSlow::default());
+        let (worker, metered) = metered(&ApiClient::new(server.service(), "test"));
+        let mut tasks = JoinSet::new();
+        for _ in 0..2 {
+            tasks.spawn(Arc::clone(&worker).run());
+        }
+        for round in 0..3 {
+            metered.0.lock().clear();
+            // More than two workers set aside, and a hundred whose API answers.
+            for at in 0..3000 {
+                worker.queue.add(Key::new("slow", format!("{}-{at}", at % queries)));
+                if at % 30 == 0 {
+                    worker.queue.add(Key::new("fast", at.to_string()));
+                }
+            }
+            sleep(Duration::from_secs(3)).await;
+            let answered = metered.0.lock().iter().filter(|key| key.namespace == "fast").count();
+            assert_eq!(answered, 100, "{queries}, round {round}");
+            assert_eq!(worker.queue.len(), 0, "a worker is free");
+            sleep(Duration::from_secs(12)).await;
+        }
+        let asked = server.asked("slow");
+        assert!((1..=24).contains(&asked), "{queries}: {asked}");
+        let failed = metered.0.lock().iter().filter(|key| key.namespace == "slow").count();
+        assert!(failed > 2000, "{queries}: {failed} are evaluated again in their next period");
         tasks.shutdown().await;
     }
 }

@@ -84,8 +84,12 @@ impl World {
             recipes: Recipes { host_path: recipe(60), nfs: recipe(300) },
         };
         change(&mut settings);
+        let free = Arc::new(FreeVolumes::default());
+        let follow = free.follow();
+        stores["persistentvolumes"].add_handler("free", Arc::new(move |delta| follow(delta, &mut |_| {})));
         let binder = Arc::new(Binder {
-            candidates: Indexed::new(&stores["persistentvolumes"], &CANDIDATES),
+            free,
+            meant: Indexed::new(&stores["persistentvolumes"], &MEANT),
             classes: Lister::new(Arc::clone(&stores["storageclasses"])),
             pods: Lister::new(Arc::clone(&stores["pods"])),
             users: Indexed::new(&stores["pods"], &BY_CLAIM),

@@ -235,7 +235,7 @@ fn it_says_why_a_claim_does_not_bind() {
     let external = class("c", "example.com/p", "");
     let table = [
         (says(None, &open, &[]), "none can be made: storageclass.storage.k8s.io \"c\" not found"),
-        (says(None, &open, &[little.clone()]), "1 volume of its class was looked at"),
+        (says(None, &open, &[little.clone()]), "1 volume of its class is free; it does not suit"),
         (says(None, &open, &[volume("vol")]), "The volume vol suits the claim"),
         (says(None, &classless, &[]), "it has no class by which one could be made"),
         (says(Some(&external), &open, &[]), "the provisioner example.com/p of its class c is waited for"),

@@ -304,7 +304,7 @@ impl Bench {
     fn read(&mut self, reads: Reads, need: Read) -> Reads {
         match need {
             Read::Resources => reads.with_resources(Ok(Arc::clone(&self.api))),
-            Read::LatestResources => reads.with_latest_resources(Ok(Arc::clone(&self.api))),
+            Read::SearchedResources(_) => reads.with_latest_resources(Ok(Arc::clone(&self.api))),
             Read::Scale(kind, key) => reads.with_scale(kind, key, Ok(self.scale())),
             Read::Json(uri) => {
                 self.asked.push(uri.to_string());

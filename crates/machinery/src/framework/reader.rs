@@ -1,0 +1,365 @@
+//! Makes the live reads of one controller, as that controller: equal reads once for all who ask, and those of a slow API group so that they
+//! hold up no others.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures::future::BoxFuture;
+use futures::{StreamExt as _, stream};
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use super::blocking::BlockingPool;
+use super::documents::{AnyDocument, DocumentForm};
+use super::reads::{EarlierWrites, ObjectPage, PageQuery, Pass, READ_WITHIN, Read, ReadResult, Reads};
+use super::room::{ObserveError, PlanNote, Reconcile};
+use super::shared_reads::SharedReads;
+use super::slow_reads::{ReadClock, SlowGroups, answered, has_room};
+use crate::api::{AnyObject, Kind};
+use crate::client::{ApiClient, ApiError, Discovery, ListQuery, ObjectList, RateClass, RequestUri};
+use crate::model::Key;
+use crate::model::plan::{Failure, Plan};
+use crate::random::HashMap;
+use crate::wire::Str;
+
+/// Reads that are under way together.
+const AT_A_TIME: usize = 8;
+/// The longest JSON document that is read.
+const LONGEST_JSON: usize = 16 << 20;
+/// Requests of JSON that are under way to one API group: whoever answers for it may be slow, and one connection to the API server,
+/// which serves all, carries a hundred.
+const TO_A_GROUP: usize = 24;
+/// Requests of JSON that wait for a place of a slow API group at most.
+const LONGEST_LINE: usize = 2 * TO_A_GROUP;
+/// Passes of one reconcile. A room that needs more goes round in circles.
+const MOST_PASSES: usize = 8;
+
+/// Reads for the rooms of one controller, as that controller.
+#[derive(Clone)]
+pub(super) struct Reader {
+    client: ApiClient,
+    pool: BlockingPool,
+    discovery: Arc<Discovery>,
+    shared: SharedReads<Option<AnyObject>>,
+    shared_lists: SharedReads<Arc<ObjectList>>,
+    /// Of JSON: all that ask a metrics API the same ask it together.
+    answers: SharedReads<Arc<Value>>,
+    documents: SharedReads<AnyDocument>,
+    /// By API group: the requests of JSON.
+    groups: Arc<Mutex<HashMap<Str, Arc<GroupLine>>>>,
+    slow: SlowGroups,
+}
+
+impl Reader {
+    pub(super) fn new(client: ApiClient, discovery: Arc<Discovery>, pool: BlockingPool) -> Self {
+        Self {
+            client,
+            pool,
+            discovery,
+            shared: SharedReads::default(),
+            shared_lists: SharedReads::default(),
+            answers: SharedReads::default(),
+            documents: SharedReads::default(),
+            groups: Arc::default(),
+            slow: SlowGroups::default(),
+        }
+    }
+
+    /// Takes the passes of one reconcile until there is a plan, or nothing to plan for.
+    pub(super) async fn plan(
+        &self,
+        room: &dyn Reconcile,
+        key: &Key,
+        failures: &[Failure],
+        written: &EarlierWrites,
+        now: impl Fn() -> Timestamp + Sync,
+    ) -> Result<Option<(Plan, PlanNote)>, ObserveError> {
+        let reads = Reads::with_written(written.clone());
+        let pass = |reads: &Reads| Ok((room.plan(key, failures, reads, now())?, ()));
+        let planned = self.passes(key, reads, pass).await?;
+        Ok(planned.map(|(plan, note, ())| (plan, note)))
+    }
+
+    /// The same for a reconcile that has written nothing and met no failures, with the reasons. The plan's note is dropped.
+    pub(super) async fn explain(
+        &self,
+        room: &dyn Reconcile,
+        key: &Key,
+        now: impl Fn() -> Timestamp + Sync,
+    ) -> Result<Option<(Plan, Vec<String>)>, ObserveError> {
+        let pass = |reads: &Reads| room.explain(key, reads, now());
+        let explained = self.passes(key, Reads::default(), pass).await?;
+        Ok(explained.map(|(plan, _, reasons)| (plan, reasons)))
+    }
+
+    /// Reads between passes until one of them ends in a plan, or in nothing to plan for.
+    async fn passes<T>(
+        &self,
+        key: &Key,
+        mut reads: Reads,
+        pass: impl Fn(&Reads) -> Result<(Pass, T), ObserveError>,
+    ) -> Result<Option<(Plan, PlanNote, T)>, ObserveError> {
+        for _ in 0..MOST_PASSES {
+            let mut needs = match pass(&reads)? {
+                (Pass::Nothing, _) => return Ok(None),
+                (Pass::Plan(plan, note), told) => return Ok(Some((plan, note, told))),
+                (Pass::Needs(needs), _) => needs,
+            };
+            needs.retain(|read| reads.lacks(read));
+            if needs.is_empty() {
+                return Err(ObserveError::Retry(format!("{key}: asked again for what had been read")));
+            }
+            let mut found = stream::iter(needs).map(|read| self.read(read)).buffer_unordered(AT_A_TIME);
+            while let Some((read, found)) = found.next().await {
+                reads.insert(read, found);
+            }
+        }
+        Err(ObserveError::Retry(format!("{key}: no decision after {MOST_PASSES} passes")))
+    }
+
+    fn read(&self, read: Read) -> BoxFuture<'_, (Read, ReadResult)> {
+        Box::pin(async move {
+            let found = self.find(&read);
+            let found = match read {
+                Read::Parsed(..) => found.await,
+                _ => timeout(READ_WITHIN, found).await.unwrap_or_else(|_| ReadResult::expired(&read)),
+            };
+            (read, found)
+        })
+    }
+
+    async fn find(&self, read: &Read) -> ReadResult {
+        match read {
+            Read::Object(kind, key) => ReadResult::Object(self.object(read, kind, key).await),
+            Read::Scale(kind, key) => ReadResult::Object(self.scale(read, kind, key).await),
+            Read::Page(page) => {
+                ReadResult::Page(self.timed(async |client| page_of(&client, page).await).await)
+            }
+            Read::Json(uri) => ReadResult::Json(self.json(read, uri).await),
+            Read::Document(form, uri) => ReadResult::Document(self.document(read, form, uri).await),
+            Read::Access(question) => {
+                ReadResult::Access(self.timed(async |client| client.review_access(question).await).await)
+            }
+            Read::Parsed(parser, input) => {
+                let (parse, input) = (parser.parse, input.clone());
+                let parsed = self.pool.run(move || parse(input.bytes()));
+                ReadResult::Parsed(answered(&ReadClock::started(), false, parsed).await)
+            }
+            Read::List(kind, namespace) => ReadResult::List(self.list(read, kind, namespace).await),
+            Read::Resources | Read::SearchedResources(_) | Read::LatestResources => {
+                let resources = async {
+                    match read {
+                        Read::SearchedResources(name) => self.discovery.search(name).await,
+                        Read::LatestResources => self.discovery.latest().await,
+                        _ => self.discovery.resources().await,
+                    }
+                };
+                ReadResult::Resources(answered(&ReadClock::started(), false, resources).await)
+            }
+        }
+    }
+
+    async fn object(
+        &self,
+        what: &Read,
+        kind: &'static Kind,
+        key: &Key,
+    ) -> Result<Option<AnyObject>, ApiError> {
+        let key = key.clone();
+        let read = async move |client: ApiClient| present(client.get(kind, &key).await);
+        self.shared(&self.shared, what, RateClass::Other, read).await
+    }
+
+    async fn scale(
+        &self,
+        what: &Read,
+        kind: &'static Kind,
+        key: &Key,
+    ) -> Result<Option<AnyObject>, ApiError> {
+        let key = key.clone();
+        let read = async move |client: ApiClient| present(client.scale(kind, &key).await);
+        self.shared(&self.shared, what, RateClass::Scale, read).await
+    }
+
+    async fn list(
+        &self,
+        what: &Read,
+        kind: &'static Kind,
+        namespace: &Str,
+    ) -> Result<Arc<ObjectList>, ApiError> {
+        let namespace = namespace.clone();
+        let read = async move |client: ApiClient| client.list_all(kind, &namespace).await.map(Arc::new);
+        self.shared(&self.shared_lists, what, RateClass::Other, read).await
+    }
+
+    async fn document(
+        &self,
+        what: &Read,
+        form: &'static DocumentForm,
+        uri: &RequestUri,
+    ) -> Result<AnyDocument, ApiError> {
+        let uri = uri.clone();
+        let read = async move |client: ApiClient| {
+            let mut pieces = client.pieces_of(&uri, form.longest).await?;
+            (form.read)(&mut pieces)
+                .map_err(|what| ApiError::Malformed { request: format!("GET {}", uri.path()), what })
+        };
+        self.shared(&self.documents, what, RateClass::Other, read).await
+    }
+
+    /// Makes a read once for all who ask for it. Its clock runs while its first request is under way.
+    async fn shared<T, F>(
+        &self,
+        reads: &SharedReads<T>,
+        what: &Read,
+        class: RateClass,
+        read: impl FnOnce(ApiClient) -> F + Send + 'static,
+    ) -> Result<T, ApiError>
+    where
+        T: Clone + Send + Sync + 'static,
+        F: Future<Output = Result<T, ApiError>> + Send + 'static,
+    {
+        let client = self.client.clone();
+        let (joined, clock) = reads.join(what, |clock| async move {
+            clock.stop();
+            let client = client.admitted(&class).await;
+            clock.start();
+            read(client).await
+        });
+        answered(&clock, false, joined).await
+    }
+
+    /// Makes a read of one caller, likewise.
+    async fn timed<T>(&self, read: impl AsyncFnOnce(ApiClient) -> T) -> T {
+        let clock = ReadClock::default();
+        let read = async {
+            let client = self.client.admitted(&RateClass::Other).await;
+            clock.start();
+            read(client).await
+        };
+        answered(&clock, false, read).await
+    }
+
+    /// JSON of an API group, which may be slow. A request takes its token first and then one of the places of the group, so that those
+    /// that have a place are under way.
+    ///
+    /// A read of a slow group fails at once when the line of the group is long, or when the worker has no room to set the key aside: the
+    /// line would only grow, and the other keys of the worker would wait.
+    async fn json(&self, what: &Read, uri: &RequestUri) -> Result<Arc<Value>, ApiError> {
+        let (line, is_slow, has_room) = (self.line(uri.group()), self.slow.has(uri.group()), has_room());
+        let is_full = line.is_full() && !self.answers.is_lined_up(what);
+        if is_slow && (is_full || !has_room) {
+            return Err(slow_group(uri));
+        }
+        let (client, slow, asked) = (self.client.clone(), self.slow.clone(), uri.clone());
+        let (joined, clock) = self.answers.join(what, |clock| async move {
+            let _in_line = InLine::begin(&line);
+            clock.stop();
+            let client = client.admitted(&asked.rate_class()).await;
+            clock.start();
+            let answer = async {
+                // Semaphores are closed by nobody.
+                let _place = line.places.acquire().await;
+                client.json_of(&asked, LONGEST_JSON).await.map(Arc::new)
+            };
+            slow.answered(asked.group(), answer).await
+        });
+        if has_room {
+            return answered(&clock, is_slow, joined).await;
+        }
+        tokio::select! {
+            biased;
+            found = joined => found,
+            () = clock.runs_long() => Err(slow_group(uri)),
+        }
+    }
+
+    /// Whether an API group is slow now.
+    #[cfg(test)]
+    pub(super) fn is_slow(&self, group: &str) -> bool {
+        self.slow.has(group)
+    }
+
+    /// The line of an API group.
+    fn line(&self, group: &str) -> Arc<GroupLine> {
+        Arc::clone(self.groups.lock().entry_ref(group).or_default())
+    }
+}
+
+/// The requests of JSON to one API group.
+#[derive(Debug)]
+struct GroupLine {
+    places: Semaphore,
+    /// Those that wait for a token, wait for a place, or have one.
+    requests: AtomicUsize,
+}
+
+impl Default for GroupLine {
+    fn default() -> Self {
+        Self { places: Semaphore::new(TO_A_GROUP), requests: AtomicUsize::new(0) }
+    }
+}
+
+impl GroupLine {
+    fn is_full(&self) -> bool {
+        self.requests.load(Ordering::Relaxed) >= TO_A_GROUP + LONGEST_LINE
+    }
+}
+
+/// Counted in the line of a group, for as long as it is there.
+struct InLine(Arc<GroupLine>);
+
+impl InLine {
+    fn begin(line: &Arc<GroupLine>) -> Self {
+        line.requests.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(line))
+    }
+}
+
+impl Drop for InLine {
+    fn drop(&mut self) {
+        self.0.requests.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The error of a read that is not made, or not waited for. The text has no number: it is in conditions, which would be written again
+/// with each change of it.
+#[derive(Debug, thiserror::Error)]
+#[error("not asked: the API group {0} is slow, and many requests wait for it")]
+struct SlowGroup(String);
+
+fn slow_group(uri: &RequestUri) -> ApiError {
+    let source = Arc::new(SlowGroup(uri.group().to_owned()));
+    ApiError::Transport { request: format!("GET {}", uri.path()), source }
+}
+
+async fn page_of(client: &ApiClient, of: &PageQuery) -> Result<ObjectPage, ApiError> {
+    let query = ListQuery {
+        namespace: of.namespace.to_string(),
+        limit: Some(of.limit),
+        continue_token: (!of.after.is_empty()).then(|| of.after.to_string()),
+        ..ListQuery::default()
+    };
+    let page = client.list(of.kind, &query).await?;
+    let mut objects = ObjectList::default();
+    for item in &page.items {
+        objects.add(of.kind, item);
+    }
+    Ok(ObjectPage {
+        objects,
+        next: page.continue_token.into(),
+        resource_version: page.resource_version.into(),
+    })
+}
+
+/// Absence, where who serves such objects says so.
+fn present(found: Result<AnyObject, ApiError>) -> Result<Option<AnyObject>, ApiError> {
+    match found {
+        Ok(object) => Ok(Some(object)),
+        Err(error) if error.is_object_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
