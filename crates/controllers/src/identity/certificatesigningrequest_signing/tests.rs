@@ -193,15 +193,31 @@ fn the_order_says_who_signs_and_for_how_long() {
 
 #[test]
 fn a_broken_rule_is_the_end_of_a_request() {
-    let text = fixtures::request("CN=someone", &[]);
+    let good = fixtures::request("CN=someone", &[]);
+    // The rules come before the signature.
+    let mut der = fixtures::to_der(&good);
+    *der.last_mut().unwrap() ^= 1;
+    let forged = to_pem(&der);
     for (signer, usages, expected) in [
         (Signer::KubeletClient, &CLIENT[..], "subject organization is not system:nodes"),
         (Signer::KubeletServing, &CLIENT, "subject organization is not system:nodes"),
         (Signer::ApiServerClient, &["server auth"], "invalid usage for client certificate: server auth"),
         (Signer::ApiServerClient, &[], "missing required usage for client certificate: client auth"),
     ] {
-        let plan = planned(&csr(signer, &text, usages));
-        assert_eq!((failure(&plan).as_deref(), plan.retry), (Some(expected), None));
+        for text in [&good, &forged] {
+            let plan = planned(&csr(signer, text, usages));
+            assert_eq!((failure(&plan).as_deref(), plan.retry), (Some(expected), None));
+        }
+    }
+}
+
+#[test]
+fn requests_with_every_pair_of_a_key_and_a_digest_are_issued() {
+    for (name, text) in fixtures::named(fixtures::SIGNATURES) {
+        let der = issued(&authority("p256"), &csr(Signer::KubeletClient, text, &CLIENT));
+        let (_, certificate) = X509Certificate::from_der(&der).unwrap();
+        let asked = CertificateRequest::from_pem(text.as_bytes()).unwrap();
+        assert_eq!(certificate.public_key().raw, asked.public_key(), "{name}");
     }
 }
 
@@ -213,7 +229,7 @@ fn what_cannot_be_read_or_verified_is_tried_again() {
     let forged = to_pem(&der);
     for (text, usages, expected) in [
         ("nonsense", &CLIENT[..], "unable to parse csr \"csr\": PEM block type must be CERTIFICATE REQUEST"),
-        (&forged, &CLIENT, "error auto signing csr: its signature can't be verified with its key"),
+        (&forged, &CLIENT, "error auto signing csr: its signature is not by its key"),
     ] {
         let plan = planned(&csr(Signer::KubeletClient, text, usages));
         assert_eq!((plan.retry.as_deref(), plan.is_empty(), plan.quiet), (Some(expected), true, false));
@@ -418,7 +434,15 @@ fn a_request_says_why_it_is_signed_or_not() {
     for (standing, expected) in [
         (Standing::Idle("It is not approved"), "It is not approved: there is nothing to sign."),
         (Standing::Unreadable("no PEM".to_owned()), "The request can't be read: no PEM."),
-        (Standing::Unsigned("no signature".to_owned()), "The request is not signed: no signature."),
+        (
+            Standing::Unsigned(Signer::KubeletClient, asked(KUBELET), "no signature".to_owned()),
+            "The request is not signed: no signature.",
+        ),
+        (
+            Standing::Unsigned(Signer::KubeletClient, asked("CN=a"), "no signature".to_owned()),
+            "kubernetes.io/kube-apiserver-client-kubelet does not sign it, and it fails: \
+             subject organization is not system:nodes.",
+        ),
         (
             Standing::Waits(Signer::KubeletClient, asked("CN=a")),
             "kubernetes.io/kube-apiserver-client-kubelet does not sign it, and it fails: \
