@@ -40,7 +40,7 @@ use coxswain_machinery::environment::{Environment, hostname};
 use coxswain_machinery::events::{EventBroadcaster, EventMetrics, Journal, Recorder};
 use coxswain_machinery::executor::Finishers;
 use coxswain_machinery::framework::{
-    BlockingPool, Descriptor, ExpectationsRegistry, ReconcileMetrics, RoomMetrics, Runtime, Watchdog,
+    BlockingPool, Descriptor, ExpectationsRegistry, ReconcileMetrics, RoomMetrics, Runtime, Stop, Watchdog,
 };
 use coxswain_machinery::informer::{Informers, InformersConfig};
 use coxswain_machinery::model::Key;
@@ -88,7 +88,7 @@ pub(super) struct Completed {
     pub(super) mutations: TaskTracker,
     pub(super) started: jiff::Timestamp,
     pub(super) environment: Environment,
-    pub(super) shutdown_timeout: Duration,
+    pub(super) shutdown_timeout: Option<Duration>,
 }
 
 /// Leader migration: the second lock, and which controllers run under it.
@@ -298,7 +298,7 @@ impl Completed {
                 self.tell_of_inherited_overrides();
             }
             self.controllers.apply(&self.overrides.set(), self.event_logger.now());
-            self.controllers.start(&here, stop).await;
+            self.controllers.start(&here, stop);
         }
         Ok(())
     }
@@ -512,12 +512,12 @@ impl Work for Completed {
         self.controllers.token_controller_started(stop).await
     }
 
-    fn shutdown_timeout(&self) -> Duration {
+    fn shutdown_timeout(&self) -> Option<Duration> {
         self.shutdown_timeout
     }
 
-    async fn stopped(&self) {
-        self.controllers.stopped().await;
+    async fn stopped(&self) -> Stop {
+        self.controllers.stopped().await
     }
 
     fn stand_by(&self) {

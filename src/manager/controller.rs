@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::event_logger::EventLogger;
 pub use coxswain_machinery::framework::Phase;
 use coxswain_machinery::framework::{
-    Descriptor, DynamicWatches, Instance, RunningLoop, Runtime, StartError, Watched,
+    Descriptor, DynamicWatches, Instance, RunningLoop, Runtime, StartError, Stop, Watched,
 };
 use coxswain_machinery::latest;
 use coxswain_machinery::model::backoff::ExponentialBackoff;
@@ -179,25 +179,30 @@ impl HealthCheck for Controller {
     }
 }
 
-/// Supervises one controller until `shutdown`; returns when its instance is gone. `grace` is what reconciles in flight
-/// get to finish when it stops.
+/// Supervises one controller until `shutdown`, and returns how its last instance stopped. Reconciles in flight have
+/// `grace` to finish when it stops, or no limit.
 pub async fn supervise(
     controller: Arc<Controller>,
     runtime: Arc<Runtime>,
-    grace: Duration,
+    grace: Option<Duration>,
     shutdown: CancellationToken,
-) {
+) -> Stop {
     let mut wishes = controller.wish.subscribe();
-    let mut failures = 0;
+    let (mut failures, mut last) = (0, Stop::Finished);
     while wanted(&controller, &mut wishes, &shutdown).await {
-        match run_once(&controller, &runtime, grace, &mut failures, &mut wishes, &shutdown).await {
+        let (ended, stop) =
+            run_once(&controller, &runtime, grace, &mut failures, &mut wishes, &shutdown).await;
+        // A controller that an override has stopped does not concern the end of the manager.
+        last = if shutdown.is_cancelled() { stop } else { Stop::Finished };
+        match ended {
             RunEnd::Unwanted => failures = 0,
-            RunEnd::Skipped => return,
+            RunEnd::Skipped => return Stop::Finished,
             RunEnd::Failed => {
                 controller.restarts.fetch_add(1, Ordering::Relaxed);
             }
         }
     }
+    last
 }
 
 enum RunEnd {
@@ -232,17 +237,17 @@ async fn wanted(
 async fn run_once(
     controller: &Controller,
     runtime: &Runtime,
-    grace: Duration,
+    grace: Option<Duration>,
     failures: &mut u32,
     wishes: &mut latest::Receiver<Wish>,
     shutdown: &CancellationToken,
-) -> RunEnd {
+) -> (RunEnd, Stop) {
     let name = controller.descriptor.name;
     controller.set(Phase::Starting);
     let prepared = tokio::select! {
         biased;
         // Discovery may take long to answer.
-        () = unwanted(wishes, shutdown) => return RunEnd::Unwanted,
+        () = unwanted(wishes, shutdown) => return (RunEnd::Unwanted, Stop::Finished),
         prepared = Instance::prepare_discovered(controller.descriptor, runtime) => prepared,
     };
     let mut instance = match prepared {
@@ -250,13 +255,13 @@ async fn run_once(
         Err(StartError::Skipped(why)) => {
             tracing::warn!(controller = name, why, "skipped");
             controller.set(Phase::Skipped(why));
-            return RunEnd::Skipped;
+            return (RunEnd::Skipped, Stop::Finished);
         }
         Err(error) => {
             tracing::error!(controller = name, %error, "did not start, it will be tried again");
             controller.is_misconfigured.store(matches!(error, StartError::Invalid(_)), Ordering::Relaxed);
             controller.set(Phase::Failed(error.to_string()));
-            return wait_out(RESTART.next(failures), wishes, shutdown).await;
+            return (wait_out(RESTART.next(failures), wishes, shutdown).await, Stop::Finished);
         }
     };
     controller.is_misconfigured.store(false, Ordering::Relaxed);
@@ -270,9 +275,9 @@ async fn run_once(
         controller.set(Phase::Stopping);
     }
     *controller.running.write() = Parts::default();
-    instance.stop(grace).await;
+    let stop = instance.stop(grace).await;
     tracing::info!(controller = name, "stopped");
-    ended
+    (ended, stop)
 }
 
 /// Lets an instance fill its caches and work until it is unwanted, or has failed and its delay is over.

@@ -14,7 +14,7 @@ use super::event_logger::EventLogger;
 use super::health::ControllerHealth;
 use crate::admin::manager::{ControllerName, Obstacle};
 use crate::admin::overrides::{FlagSelection, OverrideSet};
-use coxswain_machinery::framework::{Descriptor, Runtime};
+use coxswain_machinery::framework::{Descriptor, Runtime, Stop};
 use coxswain_machinery::options::{Config, Selection, SelectionState};
 use coxswain_machinery::serve::HealthRegistry;
 use coxswain_machinery::telemetry::ManagerMetrics;
@@ -32,8 +32,8 @@ pub struct Controllers {
     health: Arc<HealthRegistry>,
     metrics: ManagerMetrics,
     start_interval: Duration,
-    shutdown_timeout: Duration,
-    supervisors: Mutex<JoinSet<()>>,
+    shutdown_timeout: Option<Duration>,
+    supervisors: Mutex<JoinSet<Stop>>,
 }
 
 impl Controllers {
@@ -118,27 +118,22 @@ impl Controllers {
         }
     }
 
-    /// Starts the controllers that `here` selects, and returns when all are under way. Controllers that run under another
-    /// lock are left alone.
+    /// Starts the controllers that `here` selects. Controllers that run under another lock are left alone. With
+    /// `--controller-start-interval` each waits for one to two intervals, all at the same time, except for the token controller.
     ///
-    /// The token controller is started first and its caches are not waited for. The original does the same: it starts that
-    /// controller's informers and workers, and goes on to the others at once. Nothing is lost by it: the API server itself
+    /// The token controller is started first, and its caches are not waited for. kube-controller-manager does the same: it starts
+    /// that controller's informers and workers, and starts the others at once. Nothing is lost by it: the API server itself
     /// answers the requests for the tokens that controllers act by. And a kind that can't be listed, such as Secrets of
     /// which one can't be decrypted, holds up only the controllers that read it.
-    pub(super) async fn start(&self, here: &(impl Fn(&Controller) -> bool + Sync), stop: &CancellationToken) {
+    pub(super) fn start(&self, here: &impl Fn(&Controller) -> bool, stop: &CancellationToken) {
         let (special, others): (Vec<_>, Vec<_>) =
             self.startable(here).partition(|controller| controller.descriptor.special);
         for controller in special {
-            self.start_one(controller, stop);
+            self.start_one(controller, Duration::ZERO, stop);
         }
         for controller in others {
             let pause = self.start_interval.mul_f64(1.0 + coxswain_machinery::random::fraction());
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => return,
-                () = sleep(pause) => {}
-            }
-            self.start_one(controller, stop);
+            self.start_one(controller, pause, stop);
         }
     }
 
@@ -148,15 +143,21 @@ impl Controllers {
         })
     }
 
-    fn start_one(&self, controller: &Arc<Controller>, stop: &CancellationToken) {
-        controller.wish(|wish| wish.lead = true);
+    /// Starts a controller after a pause. Its health check is there at once, as in kube-controller-manager.
+    fn start_one(&self, controller: &Arc<Controller>, pause: Duration, stop: &CancellationToken) {
         let mut supervisors = self.supervisors.lock();
-        supervisors.spawn(supervise(
-            Arc::clone(controller),
-            Arc::clone(&self.runtime),
-            self.shutdown_timeout,
-            stop.clone(),
-        ));
+        let supervised = {
+            let (controller, runtime) = (Arc::clone(controller), Arc::clone(&self.runtime));
+            let (grace, stop) = (self.shutdown_timeout, stop.clone());
+            async move {
+                if !pause.is_zero() && stop.run_until_cancelled(sleep(pause)).await.is_none() {
+                    return Stop::Finished;
+                }
+                controller.wish(|wish| wish.lead = true);
+                supervise(controller, runtime, grace, stop).await
+            }
+        };
+        supervisors.spawn(supervised);
         let check = ControllerHealth {
             watchdog: self.runtime.watchdog.clone(),
             controller: Arc::clone(controller),
@@ -191,14 +192,19 @@ impl Controllers {
         true
     }
 
-    /// Waits until all supervisors have ended, after the token given to [`Controllers::start`] was cancelled.
-    pub(super) async fn stopped(&self) {
+    /// Waits until all supervisors have ended, after the token given to [`Controllers::start`] was cancelled. Tells whether
+    /// all reconciles have returned.
+    pub(super) async fn stopped(&self) -> Stop {
         let mut supervisors = std::mem::take(&mut *self.supervisors.lock());
+        let mut all = Stop::Finished;
         while let Some(ended) = supervisors.join_next().await {
-            if let Err(error) = ended {
-                tracing::error!(%error, "a supervisor ended badly");
+            match ended {
+                Ok(Stop::Finished) => {}
+                Ok(Stop::Aborted) => all = Stop::Aborted,
+                Err(error) => tracing::error!(%error, "a supervisor ended badly"),
             }
         }
+        all
     }
 }
 
@@ -235,7 +241,7 @@ async fn report_running(
     metrics: ManagerMetrics,
     health: Arc<HealthRegistry>,
     stop: CancellationToken,
-) {
+) -> Stop {
     let name = check.controller.descriptor.name;
     let mut phases = check.controller.phases();
     let mut checked = false;
@@ -253,9 +259,9 @@ async fn report_running(
             biased;
             () = stop.cancelled() => {
                 metrics.set_running(MANAGER, name, false);
-                return;
+                return Stop::Finished;
             }
-            changed = phases.changed() => if changed.is_err() { return },
+            changed = phases.changed() => if changed.is_err() { return Stop::Finished },
         }
     }
 }

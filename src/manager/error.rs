@@ -66,6 +66,9 @@ pub enum ManagerError {
     /// The Lease could not be renewed, or another replica has it.
     #[error("leadership lost")]
     LeadershipLost,
+    /// Reconciles or writes were cut off at the end, at the limit of `--controller-shutdown-timeout`.
+    #[error("controller shutdown timeout reached")]
+    ShutdownTimeout,
     /// The election has ended where it should not: a panic.
     #[error("leader election: {0}")]
     Election(String),

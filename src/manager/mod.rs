@@ -215,6 +215,6 @@ async fn without_election(manager: &Completed, shutdown: &CancellationToken) -> 
         stop.cancelled().await;
     }
     stop.cancel();
-    terms::drain(manager).await;
-    result
+    let drained = terms::drain(manager).await;
+    result.and(drained)
 }

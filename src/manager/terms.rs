@@ -7,14 +7,14 @@
 //!        │                                        └─ lost ─────► gate closed ─► exit                │
 //!        └──────────────────────────────── behind the others ───────────────────────────────────────┘
 //! ```
-//! The Leases are renewed until everything is drained, so that what is in flight may still write; what does not end in
-//! time is cut off before a Lease is given up. With leader migration
+//! The Leases are renewed until everything is drained, so that reconciles in flight may still write. A write that has no answer at
+//! the limit of `--controller-shutdown-timeout` is cut off before a Lease is given up, and SIGTERM then ends the process with an
+//! error. The limit, or that there is none, is of no account when a Lease is lost: its loss cuts off all writes at once. With leader migration
 //! there are two; whichever is lost first, the other ends with it, and the second is never held without the first.
 
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::error::ManagerError;
@@ -23,6 +23,7 @@ use super::step_down::{Request, Requests};
 use crate::admin::manager::StepDownError;
 use coxswain_machinery::client::WriteGate;
 use coxswain_machinery::election::LeaseApi;
+use coxswain_machinery::framework::{Stop, within};
 use coxswain_machinery::options::MigrationLock;
 
 /// What is done while this replica leads.
@@ -40,32 +41,39 @@ pub(super) trait Work: Sync {
     /// Returns once the second lock may be stood for; `false` at `stop`.
     fn may_go_second(&self, stop: &CancellationToken) -> impl Future<Output = bool> + Send;
 
-    /// How long controllers and writes may take to end.
-    fn shutdown_timeout(&self) -> Duration;
+    /// How long controllers and writes may take to end; `None` for no limit.
+    fn shutdown_timeout(&self) -> Option<Duration>;
 
-    /// Returns when all controllers have ended that were told to.
-    fn stopped(&self) -> impl Future<Output = ()> + Send;
+    /// Returns when all controllers have ended that were told to, with whether their reconciles have returned.
+    fn stopped(&self) -> impl Future<Output = Stop> + Send;
 
     /// Everything has ended: the controllers wait for the next term.
     fn stand_by(&self);
 }
 
-/// Waits for the controllers to end, then for the writes in flight, all within the work's shutdown timeout. What has no
-/// answer when this returns is cut off.
-pub(super) async fn drain(work: &impl Work) {
+/// Waits for the controllers to end, then for the writes in flight, all within the work's shutdown timeout. Writes without an
+/// answer are cut off when this returns.
+///
+/// # Errors
+/// [`ManagerError::ShutdownTimeout`] if reconciles or writes were cut off.
+pub(super) async fn drain(work: &impl Work) -> Result<(), ManagerError> {
     let gate = work.gate();
+    let limit = work.shutdown_timeout();
     let ended = async {
-        work.stopped().await;
+        let stop = work.stopped().await;
         gate.close();
         gate.drained().await;
+        stop
     };
-    if timeout(work.shutdown_timeout(), ended).await.is_err() {
-        gate.close();
-        tracing::warn!(timeout = ?work.shutdown_timeout(), "not everything ended in time");
+    let in_time = within(limit, ended).await == Some(Stop::Finished);
+    if !in_time {
+        tracing::warn!(timeout = ?limit, "Not everything ended in time");
     }
-    // Also when everything has: a request that nobody waits for any more may still lie in a send buffer.
+    gate.close();
+    // Also when everything has ended in time: a request whose caller is gone may still be in a send buffer.
     gate.cut();
     work.stand_by();
+    if in_time { Ok(()) } else { Err(ManagerError::ShutdownTimeout) }
 }
 
 /// Leadership under one lock, or two.
@@ -149,12 +157,12 @@ impl<W: Work, L: LeaseApi> Terms<'_, W, L> {
                 }
             };
             term.stop.cancel();
-            drain(self.work).await;
+            let drained = drain(self.work).await;
             term.drained.cancel();
-            Ok::<_, ManagerError>(over)
+            Ok::<_, ManagerError>((over, drained))
         };
-        let over = match tokio::try_join!(leading, ending) {
-            Ok((_, over)) => over,
+        let (over, drained) = match tokio::try_join!(leading, ending) {
+            Ok((_, ended)) => ended,
             Err(lost) => {
                 // Another replica may lead by now: nothing more may be written, not even to finish what is in flight. A
                 // lock that is lost has seen to that, and this waits for nothing of the kind.
@@ -170,7 +178,13 @@ impl<W: Work, L: LeaseApi> Terms<'_, W, L> {
                 lock.release().await;
             }
         }
-        failure.map_or(Ok(over), Err)
+        match failure {
+            Some(failure) => return Err(failure),
+            None if matches!(over, Over::Stopped) => drained?,
+            // The process continues as a standby, although `drained` may be an error: everything of this term has ended.
+            None => {}
+        }
+        Ok(over)
     }
 
     /// Starts what runs under a lock and renews it until all is drained.

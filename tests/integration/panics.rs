@@ -18,7 +18,7 @@ use coxswain_machinery::client::{
 };
 use coxswain_machinery::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, Loop, LoopSettings, Observation, ObserveError, Reads,
-    Room, RoomAdapter, Runtime, wake,
+    Room, RoomAdapter, Runtime, Stop, wake,
 };
 use coxswain_machinery::informer::{InformersConfig, ListWatch, Lister};
 use coxswain_machinery::model::plan::{Patch, Step, Verb, Write};
@@ -137,7 +137,7 @@ const fn descriptor(name: &'static str, build: fn(&Build<'_>) -> Result<Built, B
 /// Controllers under supervision.
 struct Supervised {
     runtime: Arc<Runtime>,
-    tasks: JoinSet<()>,
+    tasks: JoinSet<Stop>,
     stop: CancellationToken,
 }
 
@@ -149,7 +149,7 @@ impl Supervised {
     fn start(&mut self, descriptor: &'static Descriptor) -> Arc<Controller> {
         let controller = Arc::new(Controller::new(descriptor, Phase::Standby, true, event_logger()));
         let (supervised, runtime) = (Arc::clone(&controller), Arc::clone(&self.runtime));
-        self.tasks.spawn(supervise(supervised, runtime, GRACE, self.stop.clone()));
+        self.tasks.spawn(supervise(supervised, runtime, Some(GRACE), self.stop.clone()));
         controller.wish(|wish| wish.lead = true);
         controller
     }

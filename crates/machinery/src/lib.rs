@@ -12,6 +12,7 @@ pub mod informer;
 pub mod latest;
 pub mod model;
 pub mod options;
+pub mod private_key;
 pub mod queue;
 pub mod random;
 pub mod serve;

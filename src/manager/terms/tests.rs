@@ -35,6 +35,11 @@ struct Log {
     servers: Vec<Arc<Server>>,
     lines: Mutex<Vec<String>>,
     fails: AtomicBool,
+    limit: Mutex<Option<Duration>>,
+    /// How long reconciles in flight take to end.
+    in_flight: Mutex<Duration>,
+    /// How they ended.
+    ended: Mutex<Stop>,
 }
 
 impl Log {
@@ -70,13 +75,15 @@ impl Work for Log {
         !stop.is_cancelled()
     }
 
-    fn shutdown_timeout(&self) -> Duration {
-        SHUTDOWN_TIMEOUT
+    fn shutdown_timeout(&self) -> Option<Duration> {
+        *self.limit.lock()
     }
 
-    async fn stopped(&self) {
+    async fn stopped(&self) -> Stop {
         self.note("drain");
-        sleep(IN_FLIGHT).await;
+        let in_flight = *self.in_flight.lock();
+        sleep(in_flight).await;
+        *self.ended.lock()
     }
 
     fn stand_by(&self) {
@@ -165,6 +172,9 @@ impl Replica {
             servers: servers.to_vec(),
             lines: Mutex::default(),
             fails: AtomicBool::new(false),
+            limit: Some(SHUTDOWN_TIMEOUT).into(),
+            in_flight: IN_FLIGHT.into(),
+            ended: Stop::Finished.into(),
         });
         let (step_down, mut requests) = step_down::channel(true);
         let (shutdown, registry) = (CancellationToken::new(), registry.clone());
@@ -466,6 +476,92 @@ async fn a_write_that_is_not_answered_is_cut_off_before_the_lease_is_given_up() 
         "ambiguous true (gate closed, held by a)",
     ];
     assert_eq!(a.work.take(), expected);
+}
+
+/// As `--controller-shutdown-timeout=0` has it.
+#[tokio::test(start_paused = true)]
+async fn sigterm_without_a_shutdown_limit_waits_for_reconciles_and_writes() {
+    let servers = [Arc::new(Server::default())];
+    let a = Replica::start("a", &servers);
+    until("a leads", || holder(&servers[0]) == "a").await;
+    a.work.take();
+    let slow = Duration::from_hours(1);
+    (*a.work.limit.lock(), *a.work.in_flight.lock()) = (None, slow);
+    // Its caller hangs up after another hour.
+    let mut written = write(&a.work);
+    let (began, work) = (Instant::now(), Arc::clone(&a.work));
+    a.shutdown.cancel();
+    let answered = async {
+        sleep(slow * 2).await;
+        assert_eq!((holder(&servers[0]), work.gate.in_flight()), ("a".to_owned(), 1));
+        written.shutdown().await;
+    };
+    let (ended, ()) = tokio::join!(a.ended(), answered);
+    ended.unwrap();
+    assert!(began.elapsed() >= slow * 2, "{:?}", began.elapsed());
+    assert_eq!(holder(&servers[0]), "nobody");
+    let expected = ["drain (gate open, held by a)", "drained (gate closed, held by a)"];
+    assert_eq!(work.take(), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_limit_reached_at_sigterm_is_an_error_after_the_lease_is_released() {
+    for (in_flight, ended) in [
+        (SHUTDOWN_TIMEOUT * 2, Stop::Finished),
+        // Reconciles were aborted by their own timers just before.
+        (SHUTDOWN_TIMEOUT - Duration::from_millis(1), Stop::Aborted),
+    ] {
+        let servers = [Arc::new(Server::default())];
+        let a = Replica::start("a", &servers);
+        until("a leads", || holder(&servers[0]) == "a").await;
+        (*a.work.in_flight.lock(), *a.work.ended.lock()) = (in_flight, ended);
+        let (began, work) = (Instant::now(), Arc::clone(&a.work));
+        a.shutdown.cancel();
+        let error = a.ended().await.unwrap_err();
+        assert_eq!(error.to_string(), "controller shutdown timeout reached");
+        let late = Duration::from_millis(100);
+        assert!(began.elapsed() < SHUTDOWN_TIMEOUT + late, "{:?}", began.elapsed());
+        assert!(work.gate.is_closed());
+        assert_eq!(work.take().last().unwrap(), "drained (gate closed, held by a)");
+        assert_eq!(holder(&servers[0]), "nobody");
+    }
+}
+
+/// A step-down is no end of the process: it continues as a standby, and leads again.
+#[tokio::test(start_paused = true)]
+async fn shutdown_limit_reached_at_a_step_down_keeps_the_process() {
+    let servers = [Arc::new(Server::default())];
+    let a = Replica::start("a", &servers);
+    until("a leads", || holder(&servers[0]) == "a").await;
+    *a.work.in_flight.lock() = SHUTDOWN_TIMEOUT * 2;
+    a.step_down.step_down(None).await.unwrap();
+    until("a leads again", || a.leads_by_metrics() && !a.work.gate.is_closed()).await;
+    a.shutdown.cancel();
+    assert!(matches!(a.ended().await, Err(ManagerError::ShutdownTimeout)));
+}
+
+/// "No limit" is for a Lease that is held. Its loss cuts off every write and ends the process, also while it stops.
+#[tokio::test(start_paused = true)]
+async fn lease_lost_without_a_shutdown_limit_cuts_writes_off_at_once() {
+    for stops in [false, true] {
+        let servers = [Arc::new(Server::default())];
+        let a = Replica::start("a", &servers);
+        until("a leads", || holder(&servers[0]) == "a").await;
+        (*a.work.limit.lock(), *a.work.in_flight.lock()) = (None, Duration::from_hours(1));
+        if stops {
+            a.shutdown.cancel();
+            sleep(TIMING.retry).await;
+        }
+        servers[0].down.store(true, Ordering::SeqCst);
+        let (began, work) = (Instant::now(), Arc::clone(&a.work));
+        write(&work).join_all().await;
+        let limit = TIMING.renew_deadline + TIMING.retry;
+        assert!(began.elapsed() <= limit, "cut off after {:?}", began.elapsed());
+        // A manager that was told to stop has stopped.
+        assert_eq!(a.ended().await.is_ok(), stops);
+        assert!(began.elapsed() <= limit * 2, "ended after {:?}", began.elapsed());
+        assert!(work.gate.is_closed());
+    }
 }
 
 /// The leader cannot reach the server: long before it gives up for good its writes are cut off.

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::{manager, manager_of, manager_with};
 use crate::manager::{Controller, EventLogger, supervise};
 use coxswain_controllers::registry::REGISTRY;
-use coxswain_machinery::framework::{BuildError, DefaultState, Descriptor, Phase};
+use coxswain_machinery::framework::{BuildError, DefaultState, Descriptor, Phase, Stop};
 use coxswain_machinery::model::clock::SystemClock;
 use coxswain_machinery::options::Flags;
 use coxswain_machinery::serve::{HealthCheck as _, Probe, Unobserved};
@@ -24,7 +24,7 @@ async fn caches_that_stay_unfilled_hold_up_no_other_controller_and_show_in_healt
     let controllers = &manager.controllers;
     let stop = CancellationToken::new();
     let everything = |_: &_| true;
-    assert!(timeout(Duration::from_mins(1), controllers.start(&everything, &stop)).await.is_ok());
+    controllers.start(&everything, &stop);
     assert!(timeout(Duration::from_secs(1), controllers.token_controller_started(&stop)).await == Ok(true));
     sleep(Duration::from_mins(1)).await;
     for row in REGISTRY.iter().filter(|row| row.build.is_some()) {
@@ -51,21 +51,53 @@ async fn caches_that_stay_unfilled_hold_up_no_other_controller_and_show_in_healt
 }
 
 #[tokio::test(start_paused = true)]
-async fn controllers_start_as_far_apart_as_the_flag_says() {
-    let apart = |flags: &mut Flags| flags.controller_start_interval = Duration::from_mins(1);
-    let manager = Box::pin(manager_with("http://127.0.0.1:1", apart)).await;
+async fn controllers_start_after_one_to_two_start_intervals_all_at_the_same_time() {
+    let interval = |flags: &mut Flags| flags.controller_start_interval = Duration::from_mins(1);
+    let manager = Box::pin(manager_with("http://127.0.0.1:1", interval)).await;
     let controllers = &manager.controllers;
     let stop = CancellationToken::new();
-    let waiting = || controllers.all().iter().filter(|each| each.phase() == Phase::Standby).count();
+    let waiting = || {
+        let all = controllers.all().iter();
+        all.filter(|each| each.phase() == Phase::Standby).map(|each| each.name()).collect::<Vec<_>>()
+    };
     let all = waiting();
-    let everything = |_: &_| true;
-    let tenth = timeout(Duration::from_mins(10), controllers.start(&everything, &stop));
-    assert!(tenth.await.is_err(), "ten minutes are not enough for {all}");
-    // One at once, the others a minute apart, or up to two.
-    let begun = all - waiting();
-    assert!((5..=11).contains(&begun), "{begun} of {all}");
+    controllers.start(&|_: &_| true, &stop);
+    assert_eq!(timeout(Duration::from_secs(1), controllers.token_controller_started(&stop)).await, Ok(true));
+    sleep(Duration::from_secs(58)).await;
+    let others: Vec<_> = all.iter().copied().filter(|name| *name != TOKENS).collect();
+    assert_eq!(waiting(), others);
+    // Controllers that wait have a health check, which passes.
+    let report = manager.health.report(Probe::Healthz, &[], true, &Unobserved);
+    for name in &others {
+        assert!(report.text.contains(&format!("[+]{name} ok\n")), "{name}: {report:?}");
+    }
+    sleep(Duration::from_secs(31)).await;
+    let half = waiting().len();
+    assert!((1..others.len()).contains(&half), "{half} of {} wait after 90 s", others.len());
+    sleep(Duration::from_secs(31)).await;
+    assert_eq!(waiting(), [""; 0]);
     stop.cancel();
     controllers.stopped().await;
+    manager.runtime.informers.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn controller_disabled_before_its_start_interval_is_over_does_not_start() {
+    let interval = |flags: &mut Flags| flags.controller_start_interval = Duration::from_mins(1);
+    let manager = Box::pin(manager_with("http://127.0.0.1:1", interval)).await;
+    let controllers = &manager.controllers;
+    let stop = CancellationToken::new();
+    controllers.start(&|_: &_| true, &stop);
+    sleep(Duration::from_secs(10)).await;
+    let job = controllers.get("job-controller").unwrap();
+    job.wish(|wish| wish.enabled = false);
+    job.show_wish();
+    assert_eq!(job.phase(), Phase::Disabled);
+    sleep(Duration::from_mins(3)).await;
+    assert_eq!(job.phase(), Phase::Disabled);
+    // A stop while controllers wait does not wait for them.
+    stop.cancel();
+    assert!(timeout(Duration::from_secs(15), controllers.stopped()).await.is_ok());
     manager.runtime.informers.shutdown().await;
 }
 
@@ -106,11 +138,11 @@ static MISCONFIGURED: Descriptor = Descriptor {
 async fn lead(
     descriptor: &'static Descriptor,
     server: &TcpListener,
-) -> (Arc<Controller>, JoinSet<()>, CancellationToken) {
+) -> (Arc<Controller>, JoinSet<Stop>, CancellationToken) {
     let manager = Box::pin(manager_of(&format!("http://{}", server.local_addr().unwrap()))).await;
     let event_logger = Arc::new(EventLogger::new(Arc::new(SystemClock)));
     let controller = Arc::new(Controller::new(descriptor, Phase::Standby, true, event_logger));
-    let (grace, stop) = (Duration::from_secs(1), CancellationToken::new());
+    let (grace, stop) = (Some(Duration::from_secs(1)), CancellationToken::new());
     let mut tasks = JoinSet::new();
     tasks.spawn(supervise(Arc::clone(&controller), Arc::clone(&manager.runtime), grace, stop.clone()));
     controller.wish(|wish| wish.lead = true);

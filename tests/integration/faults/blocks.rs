@@ -8,7 +8,7 @@ use std::time::Duration;
 use coxswain::manager::{Controller, Phase, supervise};
 use coxswain_controllers::nodes::node_ipam;
 use coxswain_machinery::client::{Fault, FaultRule, Faults};
-use coxswain_machinery::framework::Descriptor;
+use coxswain_machinery::framework::{Descriptor, Stop};
 use http::{Method, StatusCode};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
@@ -42,7 +42,7 @@ fn suffer(faults: &Faults) {
 }
 
 /// The controller in this process, until it is ended.
-struct Running(JoinSet<()>);
+struct Running(JoinSet<Stop>);
 
 impl Running {
     async fn start(shared: &Shared, seed: u64) -> Self {
@@ -56,7 +56,12 @@ impl Running {
         flags.node_cidr_mask_size = PREFIX;
         let controller = Arc::new(Controller::new(&BLOCKS, Phase::Standby, true, event_logger()));
         let mut tasks = JoinSet::new();
-        tasks.spawn(supervise(Arc::clone(&controller), Arc::new(runtime), GRACE, CancellationToken::new()));
+        tasks.spawn(supervise(
+            Arc::clone(&controller),
+            Arc::new(runtime),
+            Some(GRACE),
+            CancellationToken::new(),
+        ));
         controller.wish(|wish| wish.lead = true);
         Self(tasks)
     }

@@ -122,7 +122,7 @@ async fn lost_answers(plane: &ControlPlane) {
     let controller = Arc::new(Controller::new(&REPLICA_SETS, Phase::Standby, true, event_logger()));
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
-    tasks.spawn(supervise(Arc::clone(&controller), Arc::clone(&runtime), GRACE, stop.clone()));
+    tasks.spawn(supervise(Arc::clone(&controller), Arc::clone(&runtime), Some(GRACE), stop.clone()));
     controller.wish(|wish| wish.lead = true);
 
     let mut wanted = BTreeMap::new();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use coxswain::manager::{Controller, Phase, supervise};
 use coxswain_controllers::workloads::job;
 use coxswain_machinery::client::{Fault, FaultRule, Faults};
-use coxswain_machinery::framework::Descriptor;
+use coxswain_machinery::framework::{Descriptor, Stop};
 use futures::StreamExt as _;
 use http::{Method, StatusCode};
 use k8s_openapi::api::batch::v1::{Job, JobStatus};
@@ -49,7 +49,7 @@ fn suffer(faults: &Faults) {
 }
 
 /// The controller in this process, until it is ended.
-struct Running(JoinSet<()>);
+struct Running(JoinSet<Stop>);
 
 impl Running {
     async fn start(shared: &Shared, seed: u64) -> Self {
@@ -59,7 +59,7 @@ impl Running {
         let runtime = Arc::new(runtime_on(clients));
         let controller = Arc::new(Controller::new(&JOBS, Phase::Standby, true, event_logger()));
         let mut tasks = JoinSet::new();
-        tasks.spawn(supervise(Arc::clone(&controller), runtime, GRACE, CancellationToken::new()));
+        tasks.spawn(supervise(Arc::clone(&controller), runtime, Some(GRACE), CancellationToken::new()));
         controller.wish(|wish| wish.lead = true);
         Self(tasks)
     }

@@ -506,8 +506,8 @@ impl Instance {
         }
     }
 
-    /// Takes it off its informers, lets the reconciles in flight finish within `grace`, and ends the rest.
-    pub async fn stop(mut self, grace: Duration) {
+    /// Releases its informers, lets the reconciles in flight finish within `grace`, or without a limit, and aborts the others.
+    pub async fn stop(mut self, grace: Option<Duration>) -> Stop {
         self.new_handlers.clear();
         self.registrations.clear();
         self.stopping.cancel();
@@ -520,12 +520,9 @@ impl Instance {
             each.worker.demands.close();
         }
         let drained = async { while self.tasks.join_next().await.is_some() {} };
-        if tokio::time::timeout(grace, drained).await.is_err() {
-            tracing::warn!(
-                controller = self.name,
-                ?grace,
-                "reconciles in flight did not end in time, ending them"
-            );
+        let stop = within(grace, drained).await.map_or(Stop::Aborted, |()| Stop::Finished);
+        if stop == Stop::Aborted {
+            tracing::warn!(controller = self.name, ?grace, "Reconciles did not end in time; aborting them");
             self.tasks.shutdown().await;
         }
         // Before the informers: what they hold is freed with the last that looks into it.
@@ -538,6 +535,24 @@ impl Instance {
         for handle in self.handles {
             handle.release().await;
         }
+        stop
+    }
+}
+
+/// How an instance has stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// All reconciles have returned.
+    Finished,
+    /// Some reconciles were aborted at the limit.
+    Aborted,
+}
+
+/// Waits for the end of `work`, without a limit or until it is reached; `None` in that case.
+pub async fn within<T>(limit: Option<Duration>, work: impl Future<Output = T>) -> Option<T> {
+    match limit {
+        Some(limit) => tokio::time::timeout(limit, work).await.ok(),
+        None => Some(work.await),
     }
 }
 

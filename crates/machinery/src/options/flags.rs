@@ -40,8 +40,8 @@ cloud_provider: String = "", Built, "Who runs the controllers that talk to a clo
 cluster_cidr: String = "", Built, "Ranges of Pod addresses in the cluster: one, or an IPv4 and an IPv6 range separated by a comma. Needs --allocate-node-cidrs.";
 cluster_name: String = "kubernetes", Cloud, "Name of the cluster, which prefixes what is made for it in a cloud.";
 configure_cloud_routes: bool = true, Cloud, "Make routes in the cloud for the ranges given by --allocate-node-cidrs.";
-controller_shutdown_timeout: Duration = secs(10), Built, "How long a stopping manager waits for its controllers to finish what they began.";
-controller_start_interval: Duration = secs(0), Built, "Pause between starting one controller and the next, lengthened at random.";
+controller_shutdown_timeout: Option<Duration> = Some(secs(10)), Built, "Time that controllers have to finish their reconciles when the manager stops; 0 for no limit. When it is reached, the manager ends with an error.";
+controller_start_interval: Duration = secs(0), Built, "Shortest time that each controller waits before it starts, lengthened at random to up to twice as much. All wait at the same time.";
 controllers: Vec<String> = list(&["*"]), Built, "Controllers to run: * for all that are on by default, NAME to add one, -NAME to leave one out. What is named wins over *.";
 emulated_version: Vec<String> = list(&[]), Built, "Behave as this release of Kubernetes: MAJOR.MINOR or kube=MAJOR.MINOR, 1.33 to 1.36. Empty for 1.36.";
 external_cloud_volume_plugin: String = "", Cloud, "Volume plugin to use where --cloud-provider=external.";

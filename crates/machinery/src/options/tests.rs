@@ -334,6 +334,23 @@ fn a_kubeadm_command_line_is_taken() {
     assert_eq!(startup.given.len(), 9);
 }
 
+#[test]
+fn shutdown_timeout_of_zero_is_no_limit() {
+    for (given, limit, shown) in [
+        (None, Some(Duration::from_secs(10)), "10s"),
+        (Some("0"), None, "0s"),
+        (Some("0s"), None, "0s"),
+        (Some("1ns"), Some(Duration::from_nanos(1)), "1ns"),
+        (Some("90s"), Some(Duration::from_secs(90)), "1m30s"),
+    ] {
+        let line: Vec<String> =
+            given.iter().map(|value| format!("--controller-shutdown-timeout={value}")).collect();
+        let flags = flags(&line.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(flags.controller_shutdown_timeout, limit, "{given:?}");
+        assert_eq!(flags.controller_shutdown_timeout.show(), shown);
+    }
+}
+
 /// The original's `/configz` for a command line, and ours.
 fn configz(line: &str) -> Value {
     let Parsed { mut flags, errors, .. } =

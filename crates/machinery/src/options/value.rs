@@ -173,6 +173,20 @@ impl FlagValue for Duration {
     }
 }
 
+/// A time limit: 0 on the command line means that there is none.
+impl FlagValue for Option<Duration> {
+    const TYPE: &'static str = Duration::TYPE;
+
+    fn set(&mut self, text: &str, _: Repetition) -> Result<(), ValueError> {
+        *self = Some(duration::parse(text)?).filter(|limit| !limit.is_zero());
+        Ok(())
+    }
+
+    fn show(&self) -> String {
+        self.unwrap_or_default().show()
+    }
+}
+
 impl FlagValue for IpAddr {
     const TYPE: &'static str = "ip";
 

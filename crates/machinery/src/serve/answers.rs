@@ -78,7 +78,7 @@ pub(super) fn finish(headers: &mut HeaderMap) {
 /// `meta/v1 Status`, as the API server writes errors.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Failure<'a> {
+pub(super) struct Failure<'a> {
     kind: &'a str,
     api_version: &'a str,
     metadata: serde_json::Map<String, serde_json::Value>,
@@ -90,9 +90,9 @@ struct Failure<'a> {
     code: u16,
 }
 
-/// An error as a `Status`, indented for people and their tools.
-fn status(hints: RequestHints, code: StatusCode, reason: &str, message: &str) -> Response<AnswerBody> {
-    let status = Failure {
+/// An error as a `Status`.
+pub(super) fn failure<'a>(code: StatusCode, reason: &'a str, message: &'a str) -> Failure<'a> {
+    Failure {
         kind: "Status",
         api_version: "v1",
         metadata: serde_json::Map::new(),
@@ -101,16 +101,12 @@ fn status(hints: RequestHints, code: StatusCode, reason: &str, message: &str) ->
         reason,
         details: (code == StatusCode::FORBIDDEN).then(serde_json::Map::new),
         code: code.as_u16(),
-    };
-    let body = if hints.pretty {
-        serde_json::to_string_pretty(&status)
-    } else {
-        serde_json::to_string(&status).map(|text| text + "\n")
-    };
-    match body {
-        Ok(body) => respond(code, JSON, body),
-        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{message}: {error}\n")),
     }
+}
+
+/// An error as a `Status`, indented for people and their tools.
+fn status(hints: RequestHints, code: StatusCode, reason: &str, message: &str) -> Response<AnswerBody> {
+    respond(code, JSON, hints.encode(&failure(code, reason, message)))
 }
 
 /// 401: whoever it is, it could not be told.
@@ -138,6 +134,20 @@ impl RequestHints {
         let agent = headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let people = ["curl", "Wget", "Mozilla/5.0"].iter().any(|tool| agent.starts_with(tool));
         Self { pretty: asked.unwrap_or(people) }
+    }
+
+    /// Indented also if `pretty`.
+    pub(super) fn or_pretty(self, pretty: bool) -> Self {
+        Self { pretty: self.pretty || pretty }
+    }
+
+    /// An object as JSON. Objects of strings, numbers, maps and lists always have such a form.
+    pub(super) fn encode(self, object: &impl Serialize) -> String {
+        if self.pretty {
+            serde_json::to_string_pretty(object).unwrap_or_default()
+        } else {
+            serde_json::to_string(object).map(|text| text + "\n").unwrap_or_default()
+        }
     }
 }
 

@@ -1,30 +1,23 @@
 //! The authority of a signer: a certificate and its key, and what it signs.
 //!
-//! Keys are RSA of 2048 to 4096 bits, on P-256, P-384 or P-521, or Ed25519. All but P-521 are ring's, as for tokens. The key is
-//! never shown, not even by `Debug`, and no error quotes what is in a file. It reads no file: whoever has the files hands them in.
+//! The key is never shown, not even by `Debug`, and no error quotes what is in a file. It reads no file: its callers pass the
+//! contents of the files.
 
 use std::fmt;
 
-use p521::ecdsa::SigningKey as P521Key;
-use p521::ecdsa::signature::{Keypair as SignatureKeypair, Signer as _};
-use p521::pkcs8::{DecodePrivateKey as _, PrivateKeyInfoRef};
-use ring::rand::SystemRandom;
-use ring::signature::{
-    ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P384_SHA384_ASN1_SIGNING, EcdsaKeyPair, EcdsaSigningAlgorithm,
-    Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair,
-};
+use p521::ecdsa::signature::Keypair as SignatureKeypair;
+use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::Value;
 use x509_cert::Certificate;
 use x509_cert::builder::Builder as _;
-use x509_cert::der::asn1::{Any, AnyRef, BitString, OctetStringRef};
+use x509_cert::der::asn1::{Any, BitString};
 use x509_cert::der::{Decode as _, Document, Encode as _};
 use x509_cert::ext::pkix::SubjectKeyIdentifier;
 use x509_cert::name::Name;
 use x509_cert::spki::{
-    self, AlgorithmIdentifierOwned, AlgorithmIdentifierRef, DynSignatureAlgorithmIdentifier, EncodePublicKey,
-    ObjectIdentifier, SubjectPublicKeyInfoOwned,
+    self, AlgorithmIdentifierOwned, DynSignatureAlgorithmIdentifier, EncodePublicKey, ObjectIdentifier,
+    SubjectPublicKeyInfoOwned,
 };
 
 use super::certificate::{self, Content};
@@ -33,6 +26,9 @@ use super::validity::Order;
 use crate::identity::requests::CertificateRequest;
 use coxswain_machinery::api::certificates::CertificateSigningRequest;
 use coxswain_machinery::executor::FinishError;
+use coxswain_machinery::private_key::{
+    CERTIFICATE_KEYS, KeyAlgorithm, PrivateKey, PrivateKeyError, SignatureForm,
+};
 use coxswain_machinery::random;
 use coxswain_machinery::wire::splice::{Edit, edit};
 use coxswain_machinery::wire::{Message as _, path};
@@ -44,16 +40,7 @@ pub struct Authority {
     /// When it ends, in seconds since 1970.
     end: i64,
     public_key: SubjectPublicKeyInfoOwned,
-    key: Key,
-    random: SystemRandom,
-}
-
-enum Key {
-    Rsa(Box<RsaKeyPair>),
-    P256(Box<EcdsaKeyPair>),
-    P384(Box<EcdsaKeyPair>),
-    P521(Box<P521Key>),
-    Ed25519(Box<Ed25519KeyPair>),
+    key: PrivateKey,
 }
 
 /// Files that make no authority.
@@ -69,7 +56,7 @@ pub enum AuthorityError {
     #[error("the key's file holds no private key in PEM (PKCS#1, PKCS#8 or SEC1)")]
     NoKey,
     /// It is of no kind that signs.
-    #[error("the key is neither RSA (2048 to 4096 bits), nor ECDSA on P-256, P-384 or P-521, nor Ed25519")]
+    #[error("the key is of another kind than {CERTIFICATE_KEYS}")]
     Unsupported,
     /// They don't belong together.
     #[error("the key is not that of the certificate")]
@@ -91,7 +78,10 @@ impl Authority {
         let parsed = Certificate::from_der(first).map_err(|_| AuthorityError::NoCertificate)?;
         let parsed = parsed.tbs_certificate();
         let public_key = parsed.subject_public_key_info().clone();
-        let key = Key::of_pem(key)?;
+        let key = PrivateKey::from_pem(key).map_err(|error| match error {
+            PrivateKeyError::Absent => AuthorityError::NoKey,
+            PrivateKeyError::Unsupported => AuthorityError::Unsupported,
+        })?;
         if public_key.subject_public_key.raw_bytes() != key.public_key() {
             return Err(AuthorityError::Mismatch);
         }
@@ -103,7 +93,6 @@ impl Authority {
             end: i64::try_from(end).unwrap_or(i64::MAX),
             public_key,
             key,
-            random: SystemRandom::new(),
         };
         if all.len() == 1 { Ok(authority) } else { Err(AuthorityError::NotOne(all.len())) }
     }
@@ -137,8 +126,7 @@ impl Authority {
         };
         let mut builder = certificate::builder(&content).map_err(|error| failed(&error))?;
         let signed = builder.finalize(self).map_err(|error| failed(&error))?;
-        let signature =
-            self.key.sign(&signed, &self.random).ok_or_else(|| failed(&"the key refused to sign"))?;
+        let signature = self.key.sign(&signed, SignatureForm::Der).map_err(|error| failed(&error))?;
         let signature = BitString::from_bytes(&signature).map_err(|error| failed(&error))?;
         let certificate = builder.assemble(signature, self).map_err(|error| failed(&error))?;
         let der = certificate.to_der().map_err(|error| failed(&error))?;
@@ -159,91 +147,16 @@ fn pem(der: &[u8]) -> String {
     pem
 }
 
-const EC_PUBLIC_KEY: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
-const CURVES: [ObjectIdentifier; 3] = [
-    ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7"),
-    ObjectIdentifier::new_unwrap("1.3.132.0.34"),
-    ObjectIdentifier::new_unwrap("1.3.132.0.35"),
-];
-
-impl Key {
-    fn of_pem(pem: &[u8]) -> Result<Self, AuthorityError> {
-        let der = PrivateKeyDer::from_pem_slice(pem).map_err(|_| AuthorityError::NoKey)?;
-        let key = match &der {
-            PrivateKeyDer::Pkcs1(der) => RsaKeyPair::from_der(der.secret_pkcs1_der()).ok().map(Self::rsa),
-            PrivateKeyDer::Pkcs8(der) => Self::of_pkcs8(der.secret_pkcs8_der()),
-            PrivateKeyDer::Sec1(der) => {
-                let der = der.secret_sec1_der();
-                CURVES.iter().find_map(|curve| Self::of_pkcs8(&pkcs8_of_sec1(curve, der)?))
-            }
-            _ => None,
-        };
-        key.ok_or(AuthorityError::Unsupported)
-    }
-
-    fn of_pkcs8(der: &[u8]) -> Option<Self> {
-        let random = SystemRandom::new();
-        let elliptic = |algorithm: &'static EcdsaSigningAlgorithm| {
-            EcdsaKeyPair::from_pkcs8(algorithm, der, &random).ok().map(Box::new)
-        };
-        let rsa = RsaKeyPair::from_pkcs8(der).ok().map(Self::rsa);
-        rsa.or_else(|| elliptic(&ECDSA_P256_SHA256_ASN1_SIGNING).map(Self::P256))
-            .or_else(|| elliptic(&ECDSA_P384_SHA384_ASN1_SIGNING).map(Self::P384))
-            .or_else(|| P521Key::from_pkcs8_der(der).ok().map(|key| Self::P521(Box::new(key))))
-            .or_else(|| {
-                Ed25519KeyPair::from_pkcs8_maybe_unchecked(der).ok().map(|key| Self::Ed25519(Box::new(key)))
-            })
-    }
-
-    fn rsa(pair: RsaKeyPair) -> Self {
-        Self::Rsa(Box::new(pair))
-    }
-
-    /// The bits of the public key, as certificates have them.
-    fn public_key(&self) -> Vec<u8> {
-        match self {
-            Self::Rsa(pair) => pair.public_key().as_ref().to_vec(),
-            Self::P256(pair) | Self::P384(pair) => pair.public_key().as_ref().to_vec(),
-            Self::P521(key) => key.verifying_key().to_sec1_point(false).as_bytes().to_vec(),
-            Self::Ed25519(pair) => pair.public_key().as_ref().to_vec(),
-        }
-    }
-
-    fn sign(&self, signed: &[u8], random: &SystemRandom) -> Option<Vec<u8>> {
-        match self {
-            Self::Rsa(pair) => {
-                let mut signature = vec![0; pair.public().modulus_len()];
-                pair.sign(&RSA_PKCS1_SHA256, random, signed, &mut signature).ok()?;
-                Some(signature)
-            }
-            Self::P256(pair) | Self::P384(pair) => {
-                pair.sign(random, signed).ok().map(|signature| signature.as_ref().to_vec())
-            }
-            Self::P521(key) => {
-                let signature: p521::ecdsa::DerSignature = key.try_sign(signed).ok()?;
-                Some(signature.as_bytes().to_vec())
-            }
-            Self::Ed25519(pair) => Some(pair.sign(signed).as_ref().to_vec()),
-        }
-    }
-
-    /// By which algorithm it signs.
-    fn algorithm(&self) -> AlgorithmIdentifierOwned {
-        let (oid, parameters) = match self {
-            Self::Rsa(_) => ("1.2.840.113549.1.1.11", Some(Any::null())),
-            Self::P256(_) => ("1.2.840.10045.4.3.2", None),
-            Self::P384(_) => ("1.2.840.10045.4.3.3", None),
-            Self::P521(_) => ("1.2.840.10045.4.3.4", None),
-            Self::Ed25519(_) => ("1.3.101.112", None),
-        };
-        AlgorithmIdentifierOwned { oid: ObjectIdentifier::new_unwrap(oid), parameters }
-    }
-}
-
-/// A SEC1 key (`EC PRIVATE KEY`, as openssl writes it) in PKCS#8, on a curve that it may be on.
-fn pkcs8_of_sec1(curve: &ObjectIdentifier, sec1: &[u8]) -> Option<Vec<u8>> {
-    let algorithm = AlgorithmIdentifierRef { oid: EC_PUBLIC_KEY, parameters: Some(AnyRef::from(curve)) };
-    PrivateKeyInfoRef::new(algorithm, OctetStringRef::new(sec1).ok()?).to_der().ok()
+/// The identifier of a signature by a key of this algorithm.
+fn identifier(algorithm: KeyAlgorithm) -> AlgorithmIdentifierOwned {
+    let (oid, parameters) = match algorithm {
+        KeyAlgorithm::Rsa => ("1.2.840.113549.1.1.11", Some(Any::null())),
+        KeyAlgorithm::P256 => ("1.2.840.10045.4.3.2", None),
+        KeyAlgorithm::P384 => ("1.2.840.10045.4.3.3", None),
+        KeyAlgorithm::P521 => ("1.2.840.10045.4.3.4", None),
+        KeyAlgorithm::Ed25519 => ("1.3.101.112", None),
+    };
+    AlgorithmIdentifierOwned { oid: ObjectIdentifier::new_unwrap(oid), parameters }
 }
 
 /// The authority's public key, for the builder.
@@ -266,6 +179,6 @@ impl SignatureKeypair for Authority {
 
 impl DynSignatureAlgorithmIdentifier for Authority {
     fn signature_algorithm_identifier(&self) -> spki::Result<AlgorithmIdentifierOwned> {
-        Ok(self.key.algorithm())
+        Ok(identifier(self.key.algorithm()))
     }
 }

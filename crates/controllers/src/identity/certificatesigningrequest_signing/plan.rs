@@ -19,7 +19,11 @@ pub(super) fn plan(view: &View, now: Timestamp) -> Plan {
     let verb = match &view.standing {
         Standing::Idle(_) => return plan,
         Standing::Unreadable(why) => Err(format!("unable to parse csr {name:?}: {why}")),
-        Standing::Unsigned(why) => Err(format!("error auto signing csr: {why}")),
+        // As in kube-controller-manager, the rules come before the signature.
+        Standing::Unsigned(signer, asked, why) => match signer.refusal(asked, &view.request.spec.usages) {
+            Some(broken) => failed(&view.request, broken, now),
+            None => Err(format!("error auto signing csr: {why}")),
+        },
         Standing::Waits(signer, asked) => match signer.refusal(asked, &view.request.spec.usages) {
             Some(why) => failed(&view.request, why, now),
             None => usages::read(&view.request.spec.usages)
@@ -66,7 +70,10 @@ pub(super) fn reasons(view: &View) -> Vec<String> {
     vec![match &view.standing {
         Standing::Idle(why) => format!("{why}: there is nothing to sign."),
         Standing::Unreadable(why) => format!("The request can't be read: {why}."),
-        Standing::Unsigned(why) => format!("The request is not signed: {why}."),
+        Standing::Unsigned(signer, asked, why) => match signer.refusal(asked, &view.request.spec.usages) {
+            Some(broken) => format!("{} does not sign it, and it fails: {broken}.", signer.name()),
+            None => format!("The request is not signed: {why}."),
+        },
         Standing::Waits(signer, asked) => {
             let name = signer.name();
             if let Some(why) = signer.refusal(asked, &view.request.spec.usages) {

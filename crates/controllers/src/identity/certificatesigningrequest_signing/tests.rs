@@ -43,7 +43,19 @@ macro_rules! authorities {
     )),*]};
 }
 
-const AUTHORITIES: [(&str, &str, &str); 5] = authorities!["ed25519", "p256", "p384", "p521", "rsa"];
+const AUTHORITIES: [(&str, &str, &str); 11] = authorities![
+    "ed25519",
+    "p256",
+    "p384",
+    "p521",
+    "rsa",
+    "rsa1024",
+    "rsa4104",
+    "rsa8192",
+    "p256-no-public",
+    "p384-no-public",
+    "p521-no-public"
+];
 
 fn now() -> Timestamp {
     Timestamp::from_second(NOW).unwrap()
@@ -193,15 +205,31 @@ fn the_order_says_who_signs_and_for_how_long() {
 
 #[test]
 fn a_broken_rule_is_the_end_of_a_request() {
-    let text = fixtures::request("CN=someone", &[]);
+    let good = fixtures::request("CN=someone", &[]);
+    // The rules come before the signature.
+    let mut der = fixtures::to_der(&good);
+    *der.last_mut().unwrap() ^= 1;
+    let forged = to_pem(&der);
     for (signer, usages, expected) in [
         (Signer::KubeletClient, &CLIENT[..], "subject organization is not system:nodes"),
         (Signer::KubeletServing, &CLIENT, "subject organization is not system:nodes"),
         (Signer::ApiServerClient, &["server auth"], "invalid usage for client certificate: server auth"),
         (Signer::ApiServerClient, &[], "missing required usage for client certificate: client auth"),
     ] {
-        let plan = planned(&csr(signer, &text, usages));
-        assert_eq!((failure(&plan).as_deref(), plan.retry), (Some(expected), None));
+        for text in [&good, &forged] {
+            let plan = planned(&csr(signer, text, usages));
+            assert_eq!((failure(&plan).as_deref(), plan.retry), (Some(expected), None));
+        }
+    }
+}
+
+#[test]
+fn requests_with_every_pair_of_a_key_and_a_digest_are_issued() {
+    for (name, text) in fixtures::named(fixtures::SIGNATURES) {
+        let der = issued(&authority("p256"), &csr(Signer::KubeletClient, text, &CLIENT));
+        let (_, certificate) = X509Certificate::from_der(&der).unwrap();
+        let asked = CertificateRequest::from_pem(text.as_bytes()).unwrap();
+        assert_eq!(certificate.public_key().raw, asked.public_key(), "{name}");
     }
 }
 
@@ -213,7 +241,7 @@ fn what_cannot_be_read_or_verified_is_tried_again() {
     let forged = to_pem(&der);
     for (text, usages, expected) in [
         ("nonsense", &CLIENT[..], "unable to parse csr \"csr\": PEM block type must be CERTIFICATE REQUEST"),
-        (&forged, &CLIENT, "error auto signing csr: its signature can't be verified with its key"),
+        (&forged, &CLIENT, "error auto signing csr: its signature is not by its key"),
     ] {
         let plan = planned(&csr(Signer::KubeletClient, text, usages));
         assert_eq!((plan.retry.as_deref(), plan.is_empty(), plan.quiet), (Some(expected), true, false));
@@ -243,6 +271,15 @@ fn signers_without_an_authority_sign_nothing() {
     assert!(plan.is_empty() && plan.retry.is_none(), "{plan:?}");
 }
 
+fn verification(authority: &str) -> &'static dyn ring::signature::VerificationAlgorithm {
+    match authority {
+        "ed25519" => &ring::signature::ED25519,
+        "p256" | "p256-no-public" => &ring::signature::ECDSA_P256_SHA256_ASN1,
+        "p384" | "p384-no-public" => &ring::signature::ECDSA_P384_SHA384_ASN1,
+        _ => &ring::signature::RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY,
+    }
+}
+
 #[test]
 fn each_sort_of_authority_signs_what_its_certificate_verifies() {
     let ed25519 = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
@@ -257,14 +294,21 @@ fn each_sort_of_authority_signs_what_its_certificate_verifies() {
             assert!(rest.is_empty());
             assert_eq!(certificate.issuer().as_raw(), theirs.subject().as_raw(), "{name}");
             assert_eq!(certificate.signature_algorithm, certificate.signature, "{name}");
-            if name == "p521" {
+            if name.starts_with("p521") {
                 use p521::ecdsa::signature::Verifier as _;
                 let key =
                     p521::ecdsa::VerifyingKey::from_sec1_bytes(&theirs.public_key().subject_public_key.data);
                 let signature = p521::ecdsa::Signature::from_der(&certificate.signature_value.data).unwrap();
                 key.unwrap().verify(certificate.tbs_certificate.as_ref(), &signature).unwrap();
             } else {
-                certificate.verify_signature(Some(theirs.public_key())).expect(name);
+                let signed = certificate.tbs_certificate.as_ref();
+                let signature = &certificate.signature_value.data;
+                // x509-parser verifies none of fewer than 2048 bits.
+                let key = ring::signature::UnparsedPublicKey::new(
+                    verification(name),
+                    &theirs.public_key().subject_public_key.data,
+                );
+                key.verify(signed, signature).expect(name);
             }
         }
     }
@@ -418,7 +462,15 @@ fn a_request_says_why_it_is_signed_or_not() {
     for (standing, expected) in [
         (Standing::Idle("It is not approved"), "It is not approved: there is nothing to sign."),
         (Standing::Unreadable("no PEM".to_owned()), "The request can't be read: no PEM."),
-        (Standing::Unsigned("no signature".to_owned()), "The request is not signed: no signature."),
+        (
+            Standing::Unsigned(Signer::KubeletClient, asked(KUBELET), "no signature".to_owned()),
+            "The request is not signed: no signature.",
+        ),
+        (
+            Standing::Unsigned(Signer::KubeletClient, asked("CN=a"), "no signature".to_owned()),
+            "kubernetes.io/kube-apiserver-client-kubelet does not sign it, and it fails: \
+             subject organization is not system:nodes.",
+        ),
         (
             Standing::Waits(Signer::KubeletClient, asked("CN=a")),
             "kubernetes.io/kube-apiserver-client-kubelet does not sign it, and it fails: \

@@ -36,9 +36,9 @@ pub(super) enum Standing {
     Idle(&'static str),
     /// It is to be signed, and can't be read.
     Unreadable(String),
-    /// It is to be signed, and bears no signature by its own key.
-    Unsigned(String),
-    /// It is to be signed, if the signer's rules let it.
+    /// It is to be signed if the signer's rules allow it, and its own key has not signed it.
+    Unsigned(Signer, Box<CertificateRequest>, String),
+    /// It is to be signed if the signer's rules allow it.
     Waits(Signer, Box<CertificateRequest>),
 }
 
@@ -75,7 +75,9 @@ fn standing(signer: Signer, verified: &VerifiedRequest) -> Standing {
     match &verified.0 {
         Ok(asked) => Standing::Waits(signer, Box::new(asked.clone())),
         Err(VerifyError::Unreadable(error)) => Standing::Unreadable(error.to_string()),
-        Err(VerifyError::Unsigned(error)) => Standing::Unsigned(error.to_string()),
+        Err(VerifyError::Unsigned(asked, error)) => {
+            Standing::Unsigned(signer, asked.clone(), error.to_string())
+        }
     }
 }
 

@@ -51,6 +51,15 @@ pub(in crate::identity) fn request_with_organizations(organizations: &[&str], na
     to_pem(&signed(&KeyPair::generate().unwrap(), &subject, &[]))
 }
 
+/// Requests as openssl makes them for each pair of a curve and a digest, and with RSA of 1024 and 2048 bits, each after a line with its name.
+pub(in crate::identity) const SIGNATURES: &str =
+    include_str!("../../../../../tests/data/requests/signatures.csr");
+
+/// The requests of a file with their names.
+pub(in crate::identity) fn named(all: &'static str) -> Vec<(&'static str, &'static str)> {
+    all.split("# ").skip(1).map(|each| (each.lines().next().unwrap(), each)).collect()
+}
+
 pub(in crate::identity) fn to_pem(der: &[u8]) -> String {
     format!("-----BEGIN {LABEL}-----\n{}\n-----END {LABEL}-----\n", BASE64_STANDARD.encode(der))
 }

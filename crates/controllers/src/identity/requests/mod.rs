@@ -47,7 +47,7 @@ pub(super) static VERIFIER: Parser = Parser {
         let request = CertificateRequest::from_pem(text).map_err(VerifyError::Unreadable);
         Arc::new(VerifiedRequest(request.and_then(|request| match request.verify() {
             Ok(()) => Ok(request),
-            Err(error) => Err(VerifyError::Unsigned(error)),
+            Err(error) => Err(VerifyError::Unsigned(Box::new(request), error)),
         })))
     },
 };
@@ -64,7 +64,8 @@ pub(super) struct VerifiedRequest(pub(super) Result<CertificateRequest, VerifyEr
 #[derive(Debug)]
 pub(super) enum VerifyError {
     Unreadable(RequestError),
-    Unsigned(RequestError),
+    /// Its own key has not signed it. The signer's rules are checked before this is an error.
+    Unsigned(Box<CertificateRequest>, RequestError),
 }
 
 /// A request that is refused.
@@ -81,7 +82,7 @@ pub(super) enum RequestError {
     Malformed(&'static str),
     #[error("malformed request: an extension is requested twice")]
     Twice,
-    #[error("its signature can't be verified with its key")]
+    #[error("its signature is not by its key")]
     Signature,
 }
 

@@ -1,13 +1,15 @@
-//! The key of a request and the signature by it.
+//! The key of a request and the signature by it: every algorithm that Go's `crypto/x509` verifies.
 
 use bytes::Bytes;
-use p521::ecdsa::signature::Verifier as _;
+use p521::ecdsa::signature::hazmat::PrehashVerifier as _;
+use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, SHA256, SHA384, SHA512};
 use ring::signature::{
     ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA384_ASN1, ECDSA_P384_SHA256_ASN1, ECDSA_P384_SHA384_ASN1, ED25519,
     RSA_PKCS1_1024_8192_SHA1_FOR_LEGACY_USE_ONLY, RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY,
-    RSA_PKCS1_1024_8192_SHA512_FOR_LEGACY_USE_ONLY, RSA_PKCS1_2048_8192_SHA384, RSA_PSS_2048_8192_SHA256,
-    RSA_PSS_2048_8192_SHA384, RSA_PSS_2048_8192_SHA512, UnparsedPublicKey, VerificationAlgorithm,
+    RSA_PKCS1_1024_8192_SHA512_FOR_LEGACY_USE_ONLY, UnparsedPublicKey, VerificationAlgorithm,
 };
+use rsa::pkcs1::DecodeRsaPublicKey as _;
+use rsa::sha2::{Sha256, Sha384, Sha512};
 use x509_cert::der::asn1::UintRef;
 use x509_cert::der::{Decode as _, Tag};
 use x509_cert::spki::ObjectIdentifier;
@@ -26,14 +28,20 @@ const P256: ObjectIdentifier = oid("1.2.840.10045.3.1.7");
 const P384: ObjectIdentifier = oid("1.3.132.0.34");
 const P521: ObjectIdentifier = oid("1.3.132.0.35");
 const EDWARDS_25519: ObjectIdentifier = oid("1.3.101.112");
-const RSA_WITH_SHA1: [ObjectIdentifier; 2] = [oid("1.2.840.113549.1.1.5"), oid("1.3.14.3.2.29")];
-const RSA_WITH_SHA256: ObjectIdentifier = oid("1.2.840.113549.1.1.11");
-const RSA_WITH_SHA384: ObjectIdentifier = oid("1.2.840.113549.1.1.12");
-const RSA_WITH_SHA512: ObjectIdentifier = oid("1.2.840.113549.1.1.13");
 const RSA_PSS: ObjectIdentifier = oid("1.2.840.113549.1.1.10");
-const ECDSA_WITH_SHA256: ObjectIdentifier = oid("1.2.840.10045.4.3.2");
-const ECDSA_WITH_SHA384: ObjectIdentifier = oid("1.2.840.10045.4.3.3");
-const ECDSA_WITH_SHA512: ObjectIdentifier = oid("1.2.840.10045.4.3.4");
+const RSA_WITH: [(ObjectIdentifier, Digest); 5] = [
+    (oid("1.2.840.113549.1.1.5"), Digest::Sha1),
+    (oid("1.3.14.3.2.29"), Digest::Sha1),
+    (oid("1.2.840.113549.1.1.11"), Digest::Sha256),
+    (oid("1.2.840.113549.1.1.12"), Digest::Sha384),
+    (oid("1.2.840.113549.1.1.13"), Digest::Sha512),
+];
+const ECDSA_WITH: [(ObjectIdentifier, Digest); 4] = [
+    (oid("1.2.840.10045.4.1"), Digest::Sha1),
+    (oid("1.2.840.10045.4.3.2"), Digest::Sha256),
+    (oid("1.2.840.10045.4.3.3"), Digest::Sha384),
+    (oid("1.2.840.10045.4.3.4"), Digest::Sha512),
+];
 
 /// Parameters that are NULL.
 const NULL: &[u8] = &[5, 0];
@@ -50,7 +58,6 @@ pub(super) struct PublicKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Rsa,
-    /// Read, but no signature by such a key is verified.
     P224,
     P256,
     P384,
@@ -129,68 +136,140 @@ fn is_rsa_key(bits: &[u8]) -> bool {
     read().unwrap_or(false)
 }
 
+/// A digest that signatures are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Digest {
+    Sha1,
+    Sha256,
+    Sha384,
+    Sha512,
+}
+
+impl Digest {
+    fn of(self, message: &[u8]) -> ring::digest::Digest {
+        let algorithm = match self {
+            Self::Sha1 => &SHA1_FOR_LEGACY_USE_ONLY,
+            Self::Sha256 => &SHA256,
+            Self::Sha384 => &SHA384,
+            Self::Sha512 => &SHA512,
+        };
+        ring::digest::digest(algorithm, message)
+    }
+}
+
+/// A way to sign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scheme {
+    Pkcs1(Digest),
+    Pss(Digest),
+    Ecdsa(Digest),
+    Ed25519,
+}
+
+impl Scheme {
+    /// Returns how signatures of an algorithm are verified; `None` if they are not. The parameters are those that Go accepts.
+    fn of(kind: Kind, algorithm: &Algorithm) -> Option<Self> {
+        let parameters = algorithm.parameters.as_deref();
+        if algorithm.is(RSA_PSS) {
+            return pss(parameters?).filter(|_| kind == Kind::Rsa).map(Self::Pss);
+        }
+        // Some programs write NULL where nothing belongs, and the reverse.
+        let is_plain = parameters.is_none() || parameters == Some(NULL) && kind != Kind::Ed25519;
+        if !is_plain {
+            return None;
+        }
+        let digest = |of: &[(ObjectIdentifier, Digest)]| {
+            of.iter().find(|(identifier, _)| algorithm.is(*identifier)).map(|(_, digest)| *digest)
+        };
+        match kind {
+            Kind::Rsa => digest(&RSA_WITH).map(Self::Pkcs1),
+            Kind::P224 | Kind::P256 | Kind::P384 | Kind::P521 => digest(&ECDSA_WITH).map(Self::Ecdsa),
+            Kind::Ed25519 => algorithm.is(EDWARDS_25519).then_some(Self::Ed25519),
+        }
+    }
+
+    /// Returns ring's verification of this scheme for a key, if ring has one. It is faster than the others.
+    fn by_ring(self, key: &PublicKey) -> Option<&'static dyn VerificationAlgorithm> {
+        use Digest::{Sha1, Sha256, Sha384, Sha512};
+        Some(match (key.kind, self) {
+            (Kind::Rsa, Self::Pkcs1(Sha1)) => &RSA_PKCS1_1024_8192_SHA1_FOR_LEGACY_USE_ONLY,
+            (Kind::Rsa, Self::Pkcs1(Sha256)) => &RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY,
+            (Kind::Rsa, Self::Pkcs1(Sha512)) => &RSA_PKCS1_1024_8192_SHA512_FOR_LEGACY_USE_ONLY,
+            (Kind::P256, Self::Ecdsa(Sha256)) => &ECDSA_P256_SHA256_ASN1,
+            (Kind::P256, Self::Ecdsa(Sha384)) => &ECDSA_P256_SHA384_ASN1,
+            (Kind::P384, Self::Ecdsa(Sha256)) => &ECDSA_P384_SHA256_ASN1,
+            (Kind::P384, Self::Ecdsa(Sha384)) => &ECDSA_P384_SHA384_ASN1,
+            (Kind::Ed25519, Self::Ed25519) => &ED25519,
+            _ => return None,
+        })
+    }
+}
+
 /// Whether the key has signed a message.
 pub(super) fn is_signed(key: &PublicKey, algorithm: &Algorithm, message: &[u8], signature: &[u8]) -> bool {
-    match verification(key.kind, algorithm) {
-        Some(Verification::Ring(by)) => {
-            UnparsedPublicKey::new(by, &key.bits).verify(message, signature).is_ok()
-        }
-        Some(Verification::P521) => {
-            let key = p521::ecdsa::VerifyingKey::from_sec1_bytes(&key.bits).ok();
-            let signature = p521::ecdsa::Signature::from_der(signature).ok();
-            key.zip(signature).is_some_and(|(key, signature)| key.verify(message, &signature).is_ok())
-        }
-        None => false,
+    let Some(scheme) = Scheme::of(key.kind, algorithm) else { return false };
+    if let Some(by) = scheme.by_ring(key) {
+        return UnparsedPublicKey::new(by, &key.bits).verify(message, signature).is_ok();
+    }
+    match scheme {
+        Scheme::Ecdsa(digest) => is_signed_on_curve(key, digest.of(message).as_ref(), signature),
+        Scheme::Pkcs1(digest) => rsa_key(&key.bits).is_some_and(|key| {
+            let hash = digest.of(message);
+            let hash = hash.as_ref();
+            match digest {
+                // Those that ring has are verified by ring.
+                Digest::Sha384 => key.pkcs1v15_verify_prehash::<Sha384>(hash, signature).is_ok(),
+                Digest::Sha1 | Digest::Sha256 | Digest::Sha512 => false,
+            }
+        }),
+        Scheme::Pss(digest) => rsa_key(&key.bits).is_some_and(|key| {
+            let hash = digest.of(message);
+            let hash = hash.as_ref();
+            match digest {
+                Digest::Sha1 => false,
+                Digest::Sha256 => key.pss_verify_prehash::<Sha256>(hash, signature).is_ok(),
+                Digest::Sha384 => key.pss_verify_prehash::<Sha384>(hash, signature).is_ok(),
+                Digest::Sha512 => key.pss_verify_prehash::<Sha512>(hash, signature).is_ok(),
+            }
+        }),
+        Scheme::Ed25519 => false,
     }
 }
 
-enum Verification {
-    Ring(&'static dyn VerificationAlgorithm),
-    /// ECDSA with SHA-512 on P-521, which ring does not have.
-    P521,
+/// Whether a signature, a strict DER sequence of two numbers, is one of a digest by a key on its curve. FIPS 186-5 takes as many bits
+/// from the left of the digest as the order of the curve has.
+fn is_signed_on_curve(key: &PublicKey, digest: &[u8], signature: &[u8]) -> bool {
+    macro_rules! verify {
+        ($curve:ident) => {{
+            let key = $curve::ecdsa::VerifyingKey::from_sec1_bytes(&key.bits).ok();
+            let signature = $curve::ecdsa::Signature::from_der(signature).ok();
+            key.zip(signature).is_some_and(|(key, signature)| key.verify_prehash(digest, &signature).is_ok())
+        }};
+    }
+    match key.kind {
+        Kind::P224 => verify!(p224),
+        Kind::P256 => verify!(p256),
+        Kind::P384 => verify!(p384),
+        Kind::P521 => verify!(p521),
+        Kind::Rsa | Kind::Ed25519 => false,
+    }
 }
 
-/// Returns how signatures of an algorithm are verified; `None` if they are not.
-fn verification(kind: Kind, algorithm: &Algorithm) -> Option<Verification> {
-    let parameters = algorithm.parameters.as_deref();
-    if algorithm.is(RSA_PSS) {
-        return pss(kind, parameters?).map(Verification::Ring);
-    }
-    // Some programs write NULL where nothing belongs, and the reverse.
-    let is_plain = parameters.is_none() || parameters == Some(NULL) && kind != Kind::Ed25519;
-    if !is_plain {
-        return None;
-    }
-    let is = |identifier| algorithm.is(identifier);
-    Some(Verification::Ring(match kind {
-        Kind::Rsa if RSA_WITH_SHA1.into_iter().any(is) => &RSA_PKCS1_1024_8192_SHA1_FOR_LEGACY_USE_ONLY,
-        Kind::Rsa if is(RSA_WITH_SHA256) => &RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY,
-        Kind::Rsa if is(RSA_WITH_SHA384) => &RSA_PKCS1_2048_8192_SHA384,
-        Kind::Rsa if is(RSA_WITH_SHA512) => &RSA_PKCS1_1024_8192_SHA512_FOR_LEGACY_USE_ONLY,
-        Kind::P256 if is(ECDSA_WITH_SHA256) => &ECDSA_P256_SHA256_ASN1,
-        Kind::P256 if is(ECDSA_WITH_SHA384) => &ECDSA_P256_SHA384_ASN1,
-        Kind::P384 if is(ECDSA_WITH_SHA256) => &ECDSA_P384_SHA256_ASN1,
-        Kind::P384 if is(ECDSA_WITH_SHA384) => &ECDSA_P384_SHA384_ASN1,
-        Kind::P521 if is(ECDSA_WITH_SHA512) => return Some(Verification::P521),
-        Kind::Ed25519 if is(EDWARDS_25519) => &ED25519,
-        _ => return None,
-    }))
+/// Reads the bits of an RSA key of 1024 to 8192 bits. Go verifies no signature by a smaller one, and ring none by a larger one.
+fn rsa_key(bits: &[u8]) -> Option<rsa::PublicKey> {
+    rsa::PublicKey::from_pkcs1_der(bits).ok()
 }
 
-/// Returns how RSASSA-PSS with these parameters is verified. Digest, mask and salt have to belong together.
-fn pss(kind: Kind, parameters: &[u8]) -> Option<&'static dyn VerificationAlgorithm> {
-    let digests: [(u8, u8, &'static dyn VerificationAlgorithm); 3] = [
-        (1, 32, &RSA_PSS_2048_8192_SHA256),
-        (2, 48, &RSA_PSS_2048_8192_SHA384),
-        (3, 64, &RSA_PSS_2048_8192_SHA512),
-    ];
+/// Returns the digest of RSASSA-PSS with these parameters. Digest, mask and salt have to belong together.
+fn pss(parameters: &[u8]) -> Option<Digest> {
+    let digests = [(1, 32, Digest::Sha256), (2, 48, Digest::Sha384), (3, 64, Digest::Sha512)];
     let is_it = |digest, salt| {
         [(true, true), (true, false), (false, true), (false, false)]
             .into_iter()
             .any(|has_null| parameters == pss_parameters(digest, salt, has_null))
     };
     let found = digests.into_iter().find(|(digest, salt, _)| is_it(*digest, *salt));
-    found.filter(|_| kind == Kind::Rsa).map(|(.., by)| by)
+    found.map(|(.., digest)| digest)
 }
 
 /// `RSASSA-PSS-params` (RFC 4055) with the digest 2.16.840.1.101.3.4.2.`digest`, its mask and this length of the salt. Parameters of

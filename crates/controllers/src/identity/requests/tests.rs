@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use rcgen::KeyPair;
 
 use super::fixtures::{
-    element, extension_request, names_extension, request, request_of, request_with_organizations, signed,
-    subject_part, to_der, to_pem,
+    SIGNATURES, element, extension_request, named, names_extension, request, request_of,
+    request_with_organizations, signed, subject_part, to_der, to_pem,
 };
 use super::*;
 
@@ -19,8 +19,7 @@ pub(super) const ORDINARY: &str = include_str!("../../../../../tests/data/reques
 
 /// The ordinary requests with their names.
 pub(super) fn ordinary() -> Vec<(&'static str, &'static str)> {
-    let all = ORDINARY.split("# ").skip(1);
-    all.map(|each| (each.lines().next().unwrap(), each)).collect()
+    named(ORDINARY)
 }
 
 fn read(text: impl AsRef<[u8]>) -> Result<CertificateRequest, RequestError> {
@@ -244,6 +243,19 @@ fn signatures_by_other_keys_are_noticed() {
             assert!(read(to_pem(&der)).and_then(|request| request.verify()).is_err(), "{what} at {at}");
             der[at] ^= 1;
         }
+    }
+}
+
+#[test]
+fn requests_are_verified_with_every_pair_of_a_key_and_a_digest() {
+    let all = named(SIGNATURES);
+    assert_eq!(all.len(), 4 * 4 + 6 + 7);
+    for (name, text) in all {
+        assert_eq!(of(text).verify(), Ok(()), "{name}");
+        let mut der = to_der(text);
+        let last = der.len() - 1;
+        der[last] ^= 1;
+        assert_eq!(of(&to_pem(&der)).verify(), Err(RequestError::Signature), "{name}");
     }
 }
 

@@ -271,6 +271,56 @@ fn a_key_on_p521_signs_as_the_others_do() {
     }
 }
 
+/// RSA keys that ring refuses, and elliptic keys without their public part, with their certificates.
+#[test]
+fn keys_that_ring_refuses_sign_tokens() {
+    macro_rules! keys {
+        ($($name:literal: $algorithm:literal),*) => {[$((
+            $name,
+            $algorithm,
+            include_str!(concat!("../../../../../tests/data/authorities/", $name, ".crt")),
+            include_str!(concat!("../../../../../tests/data/authorities/", $name, ".key")),
+        )),*]};
+    }
+    for (name, algorithm, certificate, key) in keys![
+        "rsa": "RS256",
+        "rsa1024": "RS256",
+        "rsa4104": "RS256",
+        "rsa8192": "RS256",
+        "p256-no-public": "ES256",
+        "p384-no-public": "ES384",
+        "p521-no-public": "ES512"
+    ] {
+        let certificate =
+            x509_parser::pem::Pem::iter_from_buffer(certificate.as_bytes()).next().unwrap().unwrap();
+        let certificate = certificate.parse_x509().unwrap();
+        let public = certificate.public_key();
+        let signer = PrivateKeySigner::from_pem(key.as_bytes()).unwrap();
+        let token = signer.sign(&serde_json::json!({ "sub": "someone" })).unwrap();
+        let (signed, signature) = token.rsplit_once('.').unwrap();
+        let header: serde_json::Value =
+            serde_json::from_slice(&URL_SAFE_NO_PAD.decode(signed.split_once('.').unwrap().0).unwrap())
+                .unwrap();
+        let key_id = URL_SAFE_NO_PAD.encode(ring::digest::digest(&ring::digest::SHA256, public.raw));
+        assert_eq!(header, serde_json::json!({ "alg": algorithm, "kid": key_id }), "{name}");
+        let signature = URL_SAFE_NO_PAD.decode(signature).unwrap();
+        let bits = &public.subject_public_key.data;
+        let verification: &dyn ring::signature::VerificationAlgorithm = match algorithm {
+            "RS256" => &ring::signature::RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY,
+            "ES256" => &ring::signature::ECDSA_P256_SHA256_FIXED,
+            "ES384" => &ring::signature::ECDSA_P384_SHA384_FIXED,
+            _ => {
+                let signature = p521::ecdsa::Signature::from_slice(&signature).unwrap();
+                let key = p521::ecdsa::VerifyingKey::from_sec1_bytes(bits).unwrap();
+                key.verify(signed.as_bytes(), &signature).unwrap();
+                continue;
+            }
+        };
+        let public = ring::signature::UnparsedPublicKey::new(verification, bits);
+        assert!(public.verify(signed.as_bytes(), &signature).is_ok(), "{name}");
+    }
+}
+
 #[test]
 fn a_file_without_a_usable_key_says_so() {
     assert_eq!(PrivateKeySigner::from_pem(b"nothing").unwrap_err(), SigningKeyError::NoKey);

@@ -6,7 +6,7 @@ use crate::client::{ClientBuilder, ClientMetrics, ClientOptions, Connection};
 use crate::events::{EventBroadcaster, EventMetrics};
 use crate::framework::{
     Build, BuildError, BuildFn, Built, DefaultState, Descriptor, ExpectationsRegistry, Instance, Loop,
-    LoopSettings, Memory, Observation, Room, RoomAdapter, RoomMetrics, Runtime, Watch,
+    LoopSettings, Memory, Observation, Room, RoomAdapter, RoomMetrics, Runtime, Stop, Watch,
 };
 use crate::informer::{Informers, InformersConfig};
 use crate::options::Config;
@@ -86,9 +86,13 @@ impl Room<usize> for Sides {
 
 /// What controllers are built from. Nobody listens where its clients would ask.
 async fn runtime() -> Runtime {
+    runtime_of("http://127.0.0.1:1").await
+}
+
+async fn runtime_of(server: &str) -> Runtime {
     let (metrics, clock): (Registry, SharedClock) =
         (Registry::new(), Arc::new(ManualClock::new(Timestamp::UNIX_EPOCH)));
-    let connection = Connection::load(None, Some("http://127.0.0.1:1")).await.unwrap();
+    let connection = Connection::load(None, Some(server)).await.unwrap();
     let client_metrics = ClientMetrics::register(&metrics).unwrap();
     let clients = ClientBuilder::new(connection, ClientOptions::default(), client_metrics).await.unwrap();
     let source = Arc::new(clients.root("shared-informers"));
@@ -137,7 +141,7 @@ async fn a_loop_that_follows_no_object_begins_with_its_seeds() {
     }
     tokio::time::sleep(PERIOD * 3).await;
     assert_eq!(work.stats().syncs(), 6, "they remember");
-    instance.stop(Duration::from_secs(1)).await;
+    instance.stop(Some(Duration::from_secs(1))).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -153,7 +157,7 @@ async fn running_controller_notices_a_wall_clock_that_was_set_forward() {
     clock.advance(Duration::from_hours(11));
     tokio::time::sleep(Duration::from_secs(40)).await;
     assert_eq!(work.stats().syncs(), 3);
-    instance.stop(Duration::from_secs(1)).await;
+    instance.stop(Some(Duration::from_secs(1))).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -163,6 +167,58 @@ async fn what_a_loop_can_read_is_covered_by_its_expectations() {
         let instance = Instance::prepare(descriptor, &runtime).unwrap();
         assert_eq!(instance.loops()[0].covers(&PODS), is_read);
         assert!(!instance.loops()[0].covers(&crate::api::kinds::SECRETS));
-        instance.stop(Duration::from_secs(1)).await;
+        instance.stop(Some(Duration::from_secs(1))).await;
+    }
+}
+
+/// A room that reads a pod from the API server.
+struct ReadsLive;
+
+impl Room for ReadsLive {
+    type View = ();
+
+    fn observe(&self, _: &Key, _: &[Failure], read: &Reads) -> Result<Observation<()>, ObserveError> {
+        let pod = Key::new("ns", "pod");
+        Ok(match read.object(&PODS, &pod) {
+            None => Observation::Needs(vec![Read::Object(&PODS, pod)]),
+            Some(_) => Observation::Nothing,
+        })
+    }
+
+    fn plan((): &(), _: Timestamp) -> Plan {
+        Plan::default()
+    }
+}
+
+static LIVE: Descriptor = descriptor(|_| {
+    Ok(Built {
+        loops: vec![Loop {
+            queue: "live",
+            kind: None,
+            settings: LoopSettings { seeds: vec![Key::new("", "seed")], ..LoopSettings::default() },
+            wake_ups: Vec::new(),
+            reconcile: Arc::new(RoomAdapter::new(ReadsLive)),
+        }],
+    })
+});
+
+#[tokio::test(start_paused = true)]
+async fn instance_that_stops_without_a_limit_waits_for_reconciles_in_flight() {
+    // It takes connections and never answers: a request ends by its own timeout.
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    for (grace, expected) in [(Some(Duration::from_secs(1)), Stop::Aborted), (None, Stop::Finished)] {
+        let runtime = runtime_of(&format!("http://{}", server.local_addr().unwrap())).await;
+        let mut instance = Instance::prepare(&LIVE, &runtime).unwrap();
+        instance.start(&CancellationToken::new()).await.unwrap();
+        let work = instance.loops()[0].clone();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(work.stats().syncs(), 0, "the reconcile is in flight");
+        let began = tokio::time::Instant::now();
+        assert_eq!(instance.stop(grace).await, expected);
+        let took = began.elapsed();
+        match grace {
+            Some(grace) => assert_eq!((took.as_secs(), work.stats().syncs()), (grace.as_secs(), 0)),
+            None => assert!(took > Duration::from_secs(2) && work.stats().syncs() == 1, "{took:?}"),
+        }
     }
 }

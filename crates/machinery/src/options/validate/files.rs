@@ -1,13 +1,13 @@
 //! The certificates, keys and authorities that flags name: read once to see that they can be used, then forgotten.
 //! No error here quotes what is in a file.
 
-use p521::pkcs8::DecodePrivateKey as _;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
 use super::Check;
+use crate::private_key::{CERTIFICATE_KEYS, KeyAlgorithm, PrivateKey, PrivateKeyError, TOKEN_KEYS};
 
 /// A certificate and its key, by the flags that name their files.
 pub(super) struct Pair<'a> {
@@ -56,30 +56,34 @@ impl Check<'_> {
         let provider = rustls::crypto::ring::default_provider();
         if let Err(error) = CertifiedKey::from_der(chain, key, &provider) {
             let problem = match error {
-                rustls::Error::InconsistentKeys(_) => {
-                    format!(
-                        "the key in {:?} is not that of the certificate in {:?}",
-                        pair.key_file, pair.cert_file
-                    )
-                }
+                rustls::Error::InconsistentKeys(_) => return self.foreign(pair),
                 _ => format!("{:?} and {:?} can't be used together: {error}", pair.key_file, pair.cert_file),
             };
             self.fail(pair.key_flag, problem, format!("the private key of --{}", pair.cert_flag));
         }
     }
 
-    /// Requires an authority's files to be readable, and to hold one certificate and its key, which may be on P-521, too. Whether
-    /// that is the certificate's is found out when it is loaded.
+    /// The key is not that of the certificate.
+    fn foreign(&mut self, pair: &Pair<'_>) {
+        let problem =
+            format!("the key in {:?} is not that of the certificate in {:?}", pair.key_file, pair.cert_file);
+        self.fail(pair.key_flag, problem, format!("the private key of --{}", pair.cert_flag));
+    }
+
+    /// Requires an authority's files to be readable, and to hold one certificate and its key.
     pub(super) fn authority(&mut self, pair: &Pair<'_>) {
         let all = self.certificates(pair.cert_flag, pair.cert_file);
         if let Some(all) = all.as_ref().filter(|all| all.len() != 1) {
             let problem = format!("{:?} holds {} certificates", pair.cert_file, all.len());
             self.fail(pair.cert_flag, problem, "a PEM file with one certificate");
         }
-        let kinds = "RSA (2048 to 4096 bits), ECDSA (P-256, P-384, P-521) or Ed25519";
-        let key = self.key(pair.key_flag, pair.key_file, kinds, is_on_p521);
-        if let Some((all, key)) = all.zip(key).filter(|(_, key)| !is_on_p521(key)) {
-            self.belong_together(pair, all, key);
+        let key = self.signing_key(pair.key_flag, pair.key_file, CERTIFICATE_KEYS);
+        let Some((first, key)) = all.as_ref().and_then(|all| all.first()).zip(key) else { return };
+        let is_its_own = x509_parser::parse_x509_certificate(first).is_ok_and(|(_, certificate)| {
+            *certificate.public_key().subject_public_key.data == *key.public_key()
+        });
+        if !is_its_own {
+            self.foreign(pair);
         }
     }
 
@@ -114,37 +118,49 @@ impl Check<'_> {
         Some(chain)
     }
 
-    /// The private key in a file, of a kind that can sign for TLS and certificates.
-    fn private_key(&mut self, flag: &str, path: &str) -> Option<PrivateKeyDer<'static>> {
-        self.key(flag, path, "RSA (2048 to 4096 bits) or ECDSA (P-256, P-384)", |_| false)
-    }
-
-    /// Requires a private key that can sign tokens; it may be on P-521, too.
+    /// Requires a private key that can sign tokens.
     pub(super) fn token_key(&mut self, flag: &str, path: &str) {
-        let kinds = "RSA (2048 to 4096 bits) or ECDSA (P-256, P-384, P-521)";
-        self.key(flag, path, kinds, is_on_p521);
+        if let Some(key) = self.signing_key(flag, path, TOKEN_KEYS)
+            && key.algorithm() == KeyAlgorithm::Ed25519
+        {
+            self.unusable(flag, path, TOKEN_KEYS);
+        }
     }
 
-    /// The private key in a file, which TLS can use, or which is a `further` one.
-    fn key(
-        &mut self,
-        flag: &str,
-        path: &str,
-        kinds: &str,
-        further: impl Fn(&PrivateKeyDer<'_>) -> bool,
-    ) -> Option<PrivateKeyDer<'static>> {
+    /// The private key in a file, of a kind that can sign tokens or certificates.
+    fn signing_key(&mut self, flag: &str, path: &str, kinds: &str) -> Option<PrivateKey> {
         let bytes = self.read(flag, path)?;
-        let allowed = format!("a PEM file with an {kinds} private key");
+        match PrivateKey::from_pem(&bytes) {
+            Ok(key) => return Some(key),
+            Err(PrivateKeyError::Absent) => {
+                let allowed = format!("a PEM file with an {kinds} private key");
+                self.fail(flag, format!("{path:?} holds no private key"), allowed);
+            }
+            Err(PrivateKeyError::Unsupported) => self.unusable(flag, path, kinds),
+        }
+        None
+    }
+
+    /// The private key in a file, which TLS can use.
+    fn private_key(&mut self, flag: &str, path: &str) -> Option<PrivateKeyDer<'static>> {
+        const KINDS: &str = "RSA (2048 to 4096 bits) or ECDSA (P-256, P-384)";
+        let bytes = self.read(flag, path)?;
         let Ok(key) = PrivateKeyDer::from_pem_slice(&bytes) else {
+            let allowed = format!("a PEM file with an {KINDS} private key");
             self.fail(flag, format!("{path:?} holds no private key"), allowed);
             return None;
         };
         let provider: CryptoProvider = rustls::crypto::ring::default_provider();
-        if provider.key_provider.load_private_key(key.clone_key()).is_err() && !further(&key) {
-            self.fail(flag, format!("the private key in {path:?} is of no kind that can be used"), allowed);
+        if provider.key_provider.load_private_key(key.clone_key()).is_err() {
+            self.unusable(flag, path, KINDS);
             return None;
         }
         Some(key)
+    }
+
+    fn unusable(&mut self, flag: &str, path: &str, kinds: &str) {
+        let allowed = format!("a PEM file with an {kinds} private key");
+        self.fail(flag, format!("the private key in {path:?} is of no kind that can be used"), allowed);
     }
 
     fn read(&mut self, flag: &str, path: &str) -> Option<Vec<u8>> {
@@ -155,14 +171,5 @@ impl Check<'_> {
                 None
             }
         }
-    }
-}
-
-/// Whether a key is one that TLS cannot use here, and others can.
-fn is_on_p521(key: &PrivateKeyDer<'_>) -> bool {
-    match key {
-        PrivateKeyDer::Pkcs8(der) => p521::SecretKey::from_pkcs8_der(der.secret_pkcs8_der()).is_ok(),
-        PrivateKeyDer::Sec1(der) => p521::SecretKey::from_sec1_der(der.secret_sec1_der()).is_ok(),
-        _ => false,
     }
 }

@@ -459,11 +459,42 @@ fn a_key_on_p521_signs_tokens_and_certificates_and_serves_nothing() {
     let pki = Pki::new();
     for form in ["", "-pkcs8"] {
         valid(&[&flag("service-account-private-key-file", form)]);
-        let certificate = pki.flag("cluster-signing-cert-file", "a.crt");
-        valid(&[&certificate, &flag("cluster-signing-key-file", form)]);
+        let (certificate, key) = (pki.flag("cluster-signing-cert-file", "a.crt"), "cluster-signing-key-file");
+        refused(&[&certificate, &flag(key, form)], key, &["is not that of the certificate"]);
         let (certificate, key) = (pki.flag("tls-cert-file", "a.crt"), "tls-private-key-file");
         refused(&[&certificate, &flag(key, form)], key, &["of no kind that can be used"]);
     }
+}
+
+#[test]
+fn keys_that_ring_refuses_sign_tokens_and_certificates_and_serve_nothing() {
+    let flag = |flag: &str, file: &str| {
+        format!("--{flag}={}/../../tests/data/authorities/{file}", env!("CARGO_MANIFEST_DIR"))
+    };
+    for name in
+        ["rsa", "rsa1024", "rsa4104", "rsa8192", "p256-no-public", "p384-no-public", "p521", "p521-no-public"]
+    {
+        let (certificate, key) = (format!("{name}.crt"), format!("{name}.key"));
+        valid(&[&flag("service-account-private-key-file", &key)]);
+        valid(&[&flag("cluster-signing-cert-file", &certificate), &flag("cluster-signing-key-file", &key)]);
+        let other =
+            [&flag("cluster-signing-cert-file", "ed25519.crt")[..], &flag("cluster-signing-key-file", &key)];
+        refused(&other, "cluster-signing-key-file", &["is not that of the certificate"]);
+        let serving = [&flag("tls-cert-file", &certificate)[..], &flag("tls-private-key-file", &key)];
+        if name == "rsa" {
+            valid(&serving);
+        } else {
+            let allowed = "RSA (2048 to 4096 bits) or ECDSA (P-256, P-384)";
+            refused(&serving, "tls-private-key-file", &["of no kind that can be used", allowed]);
+        }
+    }
+    let tokens = flag("service-account-private-key-file", "ed25519.key");
+    let allowed = "RSA (1024 to 8192 bits) or ECDSA (P-256, P-384, P-521)";
+    refused(&[&tokens], "service-account-private-key-file", &["of no kind that can be used", allowed]);
+    valid(&[
+        &flag("cluster-signing-cert-file", "ed25519.crt"),
+        &flag("cluster-signing-key-file", "ed25519.key"),
+    ]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The pages of the port: health, metrics, configuration, status, debugging.
 
 mod debug;
+mod negotiation;
 mod pages;
 mod pprof;
 
@@ -78,9 +79,6 @@ impl fmt::Debug for Pages {
     }
 }
 
-/// The component's name on its pages: the original's, whose place it takes.
-const COMPONENT: &str = "kube-controller-manager";
-
 impl Pages {
     /// Puts all pages into a table.
     pub fn install(&self, router: &Arc<Router>) {
@@ -98,8 +96,7 @@ impl Pages {
         );
         if let Some(flags) = &self.flags {
             let flags = Arc::clone(flags);
-            router
-                .add("/flagz", sync_handler(move |_| text(StatusCode::OK, pages::flagz(COMPONENT, flags()))));
+            router.add("/flagz", sync_handler(move |request| pages::answer(request, &pages::Flagz(flags()))));
         }
         if let Some(status) = &self.status {
             let (status, started, clock) = (status.clone(), self.started, Arc::clone(&self.clock));
@@ -107,10 +104,10 @@ impl Pages {
             let table = Arc::downgrade(router);
             router.add_unlisted(
                 "/statusz",
-                sync_handler(move |_| {
+                sync_handler(move |request| {
                     let paths = table.upgrade().map(|table| table.paths()).unwrap_or_default();
-                    let page = pages::statusz(COMPONENT, &status, started, clock.now(), &paths);
-                    text(StatusCode::OK, page)
+                    let page = pages::Statusz { status: &status, started, now: clock.now(), paths: &paths };
+                    pages::answer(request, &page)
                 }),
             );
         }

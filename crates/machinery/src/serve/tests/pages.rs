@@ -237,6 +237,98 @@ async fn configuration_flags_and_status_have_pages() {
     assert!(status.ends_with("Paths:  /configz /flagz /healthz /livez /metrics /readyz\n"), "{status}");
 }
 
+/// A request for a page, past authentication.
+async fn ask(router: &Router, page: &str, accept: &[String], agent: &str) -> (http::response::Parts, String) {
+    let (path, query) = page.split_once('?').map_or((page, ""), |(path, query)| (path, query));
+    let mut request = http::Request::new(crate::serve::answers::full(""));
+    *request.uri_mut() = format!("{path}?{query}").parse().unwrap();
+    for value in accept {
+        request.headers_mut().append(http::header::ACCEPT, value.parse().unwrap());
+    }
+    request.headers_mut().insert(http::header::USER_AGENT, agent.parse().unwrap());
+    let (parts, body) = router.find(path).unwrap()(request).await.into_parts();
+    let body = http_body_util::BodyExt::collect(body).await.unwrap().to_bytes();
+    (parts, String::from_utf8(body.to_vec()).unwrap())
+}
+
+#[tokio::test]
+async fn flagz_and_statusz_negotiate_as_kube_controller_manager_does() {
+    let setup = Setup::new(FakeReviews::default());
+    let recorded = include_str!("../../../../../tests/data/peer/accept.tsv");
+    let mut rows = 0;
+    for line in recorded.lines().filter(|line| !line.starts_with('#')) {
+        let columns: Vec<&str> = line.split('\t').collect();
+        let [page, accept, status, content_type, warning] = columns[..] else { panic!("{line}") };
+        let accept: Vec<String> = serde_json::from_str(accept).unwrap();
+        let (parts, body) = ask(&setup.router, page, &accept, "test").await;
+        let header = |name: &str| parts.headers.get(name).map_or("-", |value| value.to_str().unwrap());
+        let ours = (parts.status.as_str(), header("content-type"), header("warning"));
+        assert_eq!(ours, (status, content_type, warning), "{line}");
+        let object: Option<serde_json::Value> = match content_type.split(';').next().unwrap() {
+            "application/json" => Some(serde_json::from_str(&body).unwrap()),
+            "application/yaml" => Some(serde_yaml_ng::from_str(&body).unwrap()),
+            _ => None,
+        };
+        let kind = object.as_ref().map(|object| object["kind"].as_str().unwrap().to_lowercase());
+        let expected = match (status, object) {
+            ("406", _) => Some("status"),
+            (_, Some(_)) => Some(&page[1..]),
+            _ => None,
+        };
+        assert_eq!(kind.as_deref(), expected, "{line}");
+        rows += 1;
+    }
+    assert_eq!(rows, 284);
+}
+
+#[tokio::test]
+async fn flagz_and_statusz_are_objects_in_json_and_yaml() {
+    let setup = Setup::new(FakeReviews::default());
+    let flagz = serde_json::json!({
+        "kind": "Flagz",
+        "apiVersion": "config.k8s.io/v1beta1",
+        "metadata": { "name": "kube-controller-manager" },
+        "flags": { "bind-address": "::", "v": "2" },
+    });
+    let statusz = serde_json::json!({
+        "kind": "Statusz",
+        "apiVersion": "config.k8s.io/v1beta1",
+        "metadata": { "name": "kube-controller-manager" },
+        "startTime": "2026-01-01T00:00:00Z",
+        "uptimeSeconds": 0,
+        "goVersion": "",
+        "binaryVersion": "1.36.3",
+        "emulationVersion": "1.36",
+        "paths": ["/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz"],
+    });
+    for (page, kind, mut expected) in [("/flagz", "Flagz", flagz), ("/statusz", "Statusz", statusz)] {
+        let accept =
+            |encoding: &str| vec![format!("application/{encoding};v=v1beta1;g=config.k8s.io;as={kind}")];
+        let (_, compact) = ask(&setup.router, page, &accept("json"), "test").await;
+        assert_eq!(compact.lines().count(), 1, "{compact}");
+        assert!(compact.starts_with(&format!("{{\"kind\":\"{kind}\",\"apiVersion\":")), "{compact}");
+        let mut object: serde_json::Value = serde_json::from_str(&compact).unwrap();
+        // What the clock says is another matter.
+        let uptime = object.get("uptimeSeconds").cloned();
+        if let Some(uptime) = &uptime {
+            assert!(uptime.is_u64());
+            object["uptimeSeconds"] = 0.into();
+        }
+        assert_eq!(object, expected);
+        for (page, agent) in [(page.to_owned(), "curl/8"), (format!("{page}?pretty=1"), "test")] {
+            let (_, indented) = ask(&setup.router, &page, &accept("json"), agent).await;
+            assert!(indented.starts_with("{\n  \"kind\": "), "{indented}");
+        }
+        let (_, yaml) = ask(&setup.router, page, &accept("yaml"), "test").await;
+        assert!(yaml.starts_with("apiVersion: "), "{yaml}");
+        let object: serde_json::Value = serde_yaml_ng::from_str(&yaml).unwrap();
+        if let Some(uptime) = object.get("uptimeSeconds").cloned() {
+            expected["uptimeSeconds"] = uptime;
+        }
+        assert_eq!(object, expected, "{yaml}");
+    }
+}
+
 #[tokio::test]
 async fn pages_whose_gates_or_flags_are_off_are_not_there() {
     let mut setup = Setup::new(FakeReviews::default());

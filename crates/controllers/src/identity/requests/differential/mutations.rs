@@ -1,6 +1,7 @@
 //! Mutates requests: their elements, which are signed afterwards, their texts, and single bytes. A seed chooses the same mutations
 //! again, apart from ECDSA keys and signatures, which are random.
 
+mod signatures;
 mod texts;
 mod tree;
 
@@ -10,6 +11,7 @@ use crate::identity::requests::fixtures::{
     element, extension_request, names_extension, sign, subject_part, to_der,
 };
 use crate::identity::requests::tests::ordinary;
+pub(super) use signatures::variants;
 pub(super) use texts::{FRAMES, frame};
 use tree::{Length, Node};
 
