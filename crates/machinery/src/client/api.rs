@@ -6,20 +6,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ETAG, HeaderValue, IF_NONE_MATCH, RETRY_AFTER};
-use http::{Request, Response, StatusCode};
+use http::header::HeaderValue;
+use http::{Request, Response};
 use http_body_util::Full;
 use http_body_util::combinators::UnsyncBoxBody;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tower::ServiceExt;
 use tower::util::BoxCloneSyncService;
 
 use super::body;
 use super::error::{ApiError, decode_status};
-use super::layers::ApiRequest;
+use super::layers::WriteGate;
 use super::object_list::ObjectList;
-use super::request::{self, FieldSelector, LONGEST_ERROR, Label, Query, RequestIntent, RequestPath, Target};
+use super::patience::Patience;
+use super::request::{FieldSelector, Label, Query, RequestIntent, RequestPath};
+use super::send::refuse;
 use crate::api::autoscaling::Scale;
 use crate::api::meta::{DeleteRequest, Preconditions};
 use crate::api::subresource::{self, SubresourceForm};
@@ -59,8 +60,10 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// A client acting as one identity. Cheap to clone.
 #[derive(Clone)]
 pub struct ApiClient {
-    service: HttpService,
+    pub(super) service: HttpService,
     name: Arc<str>,
+    /// How it waits for a server that refuses a request and says when to come back; not at all if `None`.
+    pub(super) patience: Option<Arc<Patience>>,
 }
 
 impl fmt::Debug for ApiClient {
@@ -129,7 +132,19 @@ pub struct Deletion {
 impl ApiClient {
     /// A client that sends through `service`; `name` says in logs whose it is.
     pub fn new(service: HttpService, name: impl Into<Arc<str>>) -> Self {
-        Self { service, name: name.into() }
+        Self { service, name: name.into(), patience: None }
+    }
+
+    /// Returns the same client, which waits for a server that refuses a request and says when to come back.
+    /// Its writes pass `gate`; no repetition of a request begins later than `limit` after its first refusal.
+    pub(crate) fn patient(self, gate: WriteGate, limit: Duration) -> Self {
+        Self { patience: Some(Arc::new(Patience::new(gate, limit))), ..self }
+    }
+
+    /// Returns the same client, whose callers see every refusal: for those that wait by themselves.
+    #[must_use]
+    pub fn impatient(&self) -> Self {
+        Self { patience: None, ..self.clone() }
     }
 
     /// Whose client this is: a controller's name.
@@ -370,63 +385,6 @@ impl ApiClient {
             self.unary(RequestIntent::Get, path.into(), HeaderValue::from_static("*/*"), None).await?;
         Ok(String::from_utf8_lossy(&body).into_owned())
     }
-
-    /// A GET of a document that is asked for again and again: `None` when it still is what `etag` names.
-    pub(super) async fn document(
-        &self,
-        path: RequestPath<'_>,
-        accept: &'static str,
-        etag: Option<&HeaderValue>,
-    ) -> Result<Option<(Bytes, Option<HeaderValue>)>, ApiError> {
-        let intent = RequestIntent::Document;
-        let (label, mut request) =
-            request::build(intent, &path.into(), HeaderValue::from_static(accept), None)?;
-        if let Some(etag) = etag {
-            request.headers_mut().insert(IF_NONE_MATCH, etag.clone());
-        }
-        let response = self.dispatch(&label, request).await?;
-        if response.status() == StatusCode::NOT_MODIFIED {
-            return Ok(None);
-        }
-        let response = refuse(&label, response).await?;
-        let etag = response.headers().get(ETAG).cloned();
-        Ok(Some((read(&label, response.into_body(), intent.body_limit()).await?, etag)))
-    }
-
-    async fn unary(
-        &self,
-        intent: RequestIntent,
-        target: Target<'_>,
-        accept: HeaderValue,
-        content: Option<(HeaderValue, Bytes)>,
-    ) -> Result<(Label, Bytes), ApiError> {
-        let (label, response) = self.send(intent, target, accept, content).await?;
-        let response = refuse(&label, response).await?;
-        let body = read(&label, response.into_body(), intent.body_limit()).await?;
-        Ok((label, body))
-    }
-
-    pub(super) async fn send(
-        &self,
-        intent: RequestIntent,
-        target: Target<'_>,
-        accept: HeaderValue,
-        content: Option<(HeaderValue, Bytes)>,
-    ) -> Result<(Label, Response<ResponseBody>), ApiError> {
-        let (label, request) = request::build(intent, &target, accept, content)?;
-        let response = self.dispatch(&label, request).await?;
-        Ok((label, response))
-    }
-
-    async fn dispatch(&self, label: &Label, request: ApiRequest) -> Result<Response<ResponseBody>, ApiError> {
-        let answered = self.service.clone().oneshot(request).await;
-        answered.map_err(|source| ApiError::transport(label.as_str(), source))
-    }
-}
-
-/// Reads a response to its end, if that comes within `limit` bytes.
-async fn read(label: &Label, body: ResponseBody, limit: usize) -> Result<Bytes, ApiError> {
-    body::collect(body, limit).await.map_err(|source| ApiError::transport(label.as_str(), source))
 }
 
 /// A body in JSON that was made of texts of the API: these leave as Go's JSON encoder writes them.
@@ -502,25 +460,4 @@ fn encode_delete_options(options: &DeleteOptions) -> Vec<u8> {
         propagation_policy: propagation.into(),
     };
     request.to_bytes()
-}
-
-/// Turns an answer that is not a success into its error.
-pub(super) async fn refuse(
-    label: &Label,
-    response: Response<ResponseBody>,
-) -> Result<Response<ResponseBody>, ApiError> {
-    if response.status().is_success() {
-        return Ok(response);
-    }
-    let code = response.status();
-    let retry_after = response
-        .headers()
-        .get(RETRY_AFTER)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.parse().ok())
-        .map(Duration::from_secs);
-    // A longer body is cut: the status code alone says what went wrong then.
-    let body = body::collect_start(response.into_body(), LONGEST_ERROR).await;
-    let body = body.map_err(|source| ApiError::transport(label.as_str(), source))?;
-    Err(ApiError::refused(label.as_str(), code, retry_after, &body))
 }

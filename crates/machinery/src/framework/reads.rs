@@ -579,11 +579,12 @@ impl Reader {
             let (client, uri, places) = (self.client.clone(), uri.clone(), self.places(uri.group()));
             let slow = self.slow.clone();
             async move {
-                let answer = async {
+                let answer = client.patiently(|client| async {
+                    let client = client;
                     // Semaphores are closed by nobody.
                     let _place = places.acquire().await;
                     client.json_of(&uri, LONGEST_JSON).await.map(Arc::new)
-                };
+                });
                 slow.answered(uri.group(), answer).await
             }
         };

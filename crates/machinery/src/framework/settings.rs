@@ -98,6 +98,12 @@ impl LoopSettings {
         if self.serial { 1 } else { self.workers.max(1) }
     }
 
+    /// Whether a worker takes other keys while the reconcile of one waits for an API server that asked for that. A loop that takes one key at
+    /// a time relies on being alone.
+    pub(super) fn waits_beside(&self) -> bool {
+        self.sets_aside || self.at_a_time() > 1
+    }
+
     /// What becomes of a key that has failed so often in a row, the last time because it was refused, or not.
     pub(super) fn after_failures(&self, failures: u32, refused: bool) -> AfterFailure {
         match self.tries {

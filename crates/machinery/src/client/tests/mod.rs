@@ -5,3 +5,4 @@ mod builder;
 mod config;
 mod credentials;
 mod live;
+mod patience;
