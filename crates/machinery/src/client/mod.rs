@@ -24,6 +24,7 @@ mod credentials;
 mod discovery;
 mod error;
 mod fence;
+mod kubeconfig;
 mod layers;
 mod live;
 mod object_list;
@@ -49,6 +50,7 @@ pub use discovery::{
 };
 pub use error::ApiError;
 pub use fence::WriteGuard;
+pub use kubeconfig::read_kubeconfig;
 pub use layers::{
     ClientMetrics, Fault, FaultRule, Faults, RateLimiter, TokenError, TokenSource, WriteGate, WritesStopped,
 };
