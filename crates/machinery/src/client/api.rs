@@ -1,4 +1,4 @@
-//! [`ApiClient`]: Kubernetes requests in protobuf, with JSON where a kind has no other form.
+//! [`ApiClient`]: Kubernetes requests in protobuf, with JSON where a kind or its server has no other form.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,11 +12,13 @@ use http_body_util::Full;
 use http_body_util::combinators::UnsyncBoxBody;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 use tower::util::BoxCloneSyncService;
 
 use super::body;
 use super::error::{ApiError, decode_status};
-use super::layers::WriteGate;
+use super::layers::{WriteGate, is_json};
+use super::metadata::{MetadataForm, watch_in_protobuf};
 use super::object_list::ObjectList;
 use super::patience::Patience;
 use super::request::{FieldSelector, Label, Query, RequestIntent, RequestPath};
@@ -44,15 +46,6 @@ pub type HttpService = BoxCloneSyncService<Request<Full<Bytes>>, Response<Respon
 const PROTOBUF: HeaderValue = HeaderValue::from_static("application/vnd.kubernetes.protobuf");
 const PROTOBUF_WATCH: HeaderValue =
     HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");
-const PROTOBUF_METADATA: HeaderValue = HeaderValue::from_static(
-    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
-);
-const PROTOBUF_METADATA_LIST: HeaderValue = HeaderValue::from_static(
-    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
-);
-const PROTOBUF_METADATA_WATCH: HeaderValue = HeaderValue::from_static(
-    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1;stream=watch",
-);
 /// Objects per page of a list that is read to its end.
 const LIST_PAGE: u32 = 500;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -161,13 +154,13 @@ impl ApiClient {
 
     /// Reads one page of a collection.
     pub async fn list(&self, kind: &'static Kind, query: &ListQuery) -> Result<ListPage, ApiError> {
-        let accept = if kind.metadata_only { PROTOBUF_METADATA_LIST } else { PROTOBUF };
+        let accept = if kind.metadata_only { MetadataForm::List.accept() } else { PROTOBUF };
         self.list_as(accept, kind, query).await
     }
 
     /// Reads one page of a collection, of each object the metadata alone (`PartialObjectMetadata`).
     pub async fn list_metadata(&self, kind: &'static Kind, query: &ListQuery) -> Result<ListPage, ApiError> {
-        self.list_as(PROTOBUF_METADATA_LIST, kind, query).await
+        self.list_as(MetadataForm::List.accept(), kind, query).await
     }
 
     async fn list_as(
@@ -203,10 +196,12 @@ impl ApiClient {
         }
         let pairs = pairs.with("timeoutSeconds", query.timeout_seconds.to_string());
         let path = RequestPath::collection(kind, &query.namespace);
-        let accept = if kind.metadata_only { PROTOBUF_METADATA_WATCH } else { PROTOBUF_WATCH };
+        let accept = if kind.metadata_only { MetadataForm::Watch.accept() } else { PROTOBUF_WATCH };
         let (label, response) = self.send(RequestIntent::Watch, (path, &pairs).into(), accept, None).await?;
         let response = refuse(&label, response).await?;
-        Ok(response.into_body())
+        let is_translated = kind.metadata_only && is_json(response.headers());
+        let body = response.into_body();
+        Ok(if is_translated { watch_in_protobuf(body) } else { body })
     }
 
     /// Creates an object from its encoding (without envelope) and returns it as the server stored it.
@@ -307,11 +302,23 @@ impl ApiClient {
         options: &DeleteOptions,
     ) -> Result<Deletion, ApiError> {
         let path = RequestPath::object(kind, &key.namespace, &key.name);
-        let body = wrap_envelope("v1", "DeleteOptions", &encode_delete_options(options));
-        let body = Some((PROTOBUF, body.into()));
-        let (label, body) = self.unary(RequestIntent::Delete, path.into(), accept_object(kind), body).await?;
-        let expected = if kind.metadata_only { "PartialObjectMetadata" } else { kind.kind };
-        if envelope_kind(&body).is_some_and(|answered| answered == expected) {
+        let body = Some(delete_options(kind, options));
+        let intent = RequestIntent::Delete;
+        let (label, response) = self.send(intent, path.into(), accept_object(kind), body).await?;
+        let response = refuse(&label, response).await?;
+        let form = MetadataForm::Object;
+        let is_translated = kind.metadata_only && is_json(response.headers());
+        let limit = if is_translated { form.json_limit(intent.body_limit()) } else { intent.body_limit() };
+        let body = body::collect(response.into_body(), limit).await;
+        let mut body = body.map_err(|source| ApiError::transport(label.as_str(), source))?;
+        // What is no object says how the deletion went, or nothing.
+        if is_translated && let Ok(object) = form.in_protobuf(&body) {
+            body = object;
+        }
+        let is_object = |answered: &str| {
+            answered == kind.kind || (kind.metadata_only && answered == "PartialObjectMetadata")
+        };
+        if envelope_kind(&body).is_some_and(|answered| is_object(&answered)) {
             let object = decode_object(kind, &label, &body)?;
             return Ok(Deletion { uid: object.meta().uid.clone(), object: Some(object) });
         }
@@ -328,10 +335,10 @@ impl ApiClient {
         options: &DeleteOptions,
     ) -> Result<(), ApiError> {
         let path = RequestPath::collection(kind, namespace);
-        let body = wrap_envelope("v1", "DeleteOptions", &encode_delete_options(options));
-        let body = Some((PROTOBUF, body.into()));
+        let body = Some(delete_options(kind, options));
         let intent = RequestIntent::DeleteCollection;
-        let (label, response) = self.send(intent, path.into(), PROTOBUF_METADATA_LIST, body).await?;
+        let accept = MetadataForm::List.accept();
+        let (label, response) = self.send(intent, path.into(), accept, body).await?;
         let response = refuse(&label, response).await?;
         let drained = body::drain(response.into_body(), intent.body_limit()).await;
         drained.map_err(|source| ApiError::transport(label.as_str(), source))
@@ -397,7 +404,7 @@ fn json_body(json: String) -> Bytes {
 
 /// What one object is asked for as. Custom resources have no other form in protobuf than their metadata.
 fn accept_object(kind: &Kind) -> HeaderValue {
-    if kind.metadata_only { PROTOBUF_METADATA } else { PROTOBUF }
+    if kind.metadata_only { MetadataForm::Object.accept() } else { PROTOBUF }
 }
 
 fn envelope(kind: &Kind, object: &[u8]) -> Bytes {
@@ -443,14 +450,30 @@ fn decode_form(
         .map_err(|error| ApiError::Malformed { request: label.as_str().to_owned(), what: error.to_string() })
 }
 
-/// A delete's body, without its envelope.
-fn encode_delete_options(options: &DeleteOptions) -> Vec<u8> {
-    let text = |text: &Option<String>| text.as_deref().map(Str::from).unwrap_or_default();
+/// A delete's body: in JSON for objects of which metadata alone is known, whose server may offer no protobuf.
+fn delete_options(kind: &Kind, options: &DeleteOptions) -> (HeaderValue, Bytes) {
     let propagation = options.propagation.map_or("", |propagation| match propagation {
         Propagation::Background => "Background",
         Propagation::Foreground => "Foreground",
         Propagation::Orphan => "Orphan",
     });
+    if kind.metadata_only {
+        let mut body = json!({ "kind": "DeleteOptions", "apiVersion": "v1" });
+        if let Some(seconds) = options.grace_period_seconds {
+            body["gracePeriodSeconds"] = seconds.into();
+        }
+        if let Some(uid) = &options.uid {
+            body["preconditions"]["uid"] = uid.as_str().into();
+        }
+        if let Some(version) = &options.resource_version {
+            body["preconditions"]["resourceVersion"] = version.as_str().into();
+        }
+        if !propagation.is_empty() {
+            body["propagationPolicy"] = propagation.into();
+        }
+        return (JSON, json_body(body.to_string()));
+    }
+    let text = |text: &Option<String>| text.as_deref().map(Str::from).unwrap_or_default();
     let request = DeleteRequest {
         grace_period_seconds: options.grace_period_seconds,
         preconditions: Preconditions {
@@ -459,5 +482,5 @@ fn encode_delete_options(options: &DeleteOptions) -> Vec<u8> {
         },
         propagation_policy: propagation.into(),
     };
-    request.to_bytes()
+    (PROTOBUF, wrap_envelope("v1", "DeleteOptions", &request.to_bytes()).into())
 }

@@ -27,6 +27,7 @@ mod fence;
 mod kubeconfig;
 mod layers;
 mod live;
+mod metadata;
 mod object_list;
 mod patience;
 mod request;

@@ -11,7 +11,8 @@ use tower::ServiceExt as _;
 use super::api::{ApiClient, ResponseBody};
 use super::body;
 use super::error::{ApiError, LONGEST_RETRY_AFTER};
-use super::layers::ApiRequest;
+use super::layers::{ApiRequest, is_json};
+use super::metadata::MetadataForm;
 use super::patience::AfterWait;
 use super::request::{self, LONGEST_ERROR, Label, RequestIntent, RequestPath, Target};
 
@@ -45,9 +46,16 @@ impl ApiClient {
         accept: HeaderValue,
         content: Option<(HeaderValue, Bytes)>,
     ) -> Result<(Label, Bytes), ApiError> {
+        let form = MetadataForm::of(&accept);
         let (label, response) = self.send(intent, target, accept, content).await?;
         let response = refuse(&label, response).await?;
-        let body = read(&label, response.into_body(), intent.body_limit()).await?;
+        let Some(form) = form.filter(|_| is_json(response.headers())) else {
+            let body = read(&label, response.into_body(), intent.body_limit()).await?;
+            return Ok((label, body));
+        };
+        let body = read(&label, response.into_body(), form.json_limit(intent.body_limit())).await?;
+        let body =
+            form.in_protobuf(&body).map_err(|error| ApiError::transport(label.as_str(), error.into()))?;
         Ok((label, body))
     }
 

@@ -44,7 +44,7 @@ pub use faults::{Fault, FaultRule, Faults};
 pub(super) use gate::Term;
 pub use gate::{WriteGate, WritesStopped};
 pub(super) use headers::UserAgent;
-pub(super) use json::JsonOnTheWire;
+pub(super) use json::{JsonOnTheWire, events, is_json};
 pub use metrics::ClientMetrics;
 pub(super) use metrics::{CountedTransport, HostMetrics, RequestMetrics};
 pub(super) use rate::RateLimit;
