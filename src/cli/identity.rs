@@ -22,7 +22,7 @@ use super::error::CliError;
 use super::trust::{TrustFacts, Voucher};
 use coxswain_machinery::client::{
     ApiClient, ClientBuildError, ClientBuilder, ClientMetrics, ClientOptions, ConfigError, Connection,
-    Origin, describe_kube, describe_kubeconfig, proxy_url,
+    Origin, describe_kube, describe_kubeconfig, proxy_url, read_kubeconfig,
 };
 
 /// How long the API server may take to tell who the replicas are.
@@ -220,7 +220,7 @@ async fn load_config(common: &Common, environment: &Environment) -> Result<Optio
 
 /// Several files as one: what stands in an earlier one wins.
 fn merge(paths: &[PathBuf]) -> Result<Kubeconfig, KubeconfigError> {
-    paths.iter().try_fold(Kubeconfig::default(), |merged, path| merged.merge(Kubeconfig::read_from(path)?))
+    paths.iter().try_fold(Kubeconfig::default(), |merged, path| merged.merge(read_kubeconfig(path)?))
 }
 
 fn in_cluster(environment: &Environment) -> Result<Option<Cluster>, CliError> {

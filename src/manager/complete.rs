@@ -460,9 +460,8 @@ fn root_ca(config: &Config, connection: &Connection) -> Result<Option<Str>, Mana
         })?;
         return Ok(Some(Str::of_bytes(content.as_bytes())));
     }
-    let written = connection.authorities().and_then(|data| STANDARD.decode(data).ok());
-    if let Some(text) = written.and_then(|data| String::from_utf8(data).ok()).filter(|text| !text.is_empty())
-    {
+    let written = connection.authorities().and_then(|data| std::str::from_utf8(data).ok());
+    if let Some(text) = written.filter(|text| !text.is_empty()) {
         return Ok(Some(Str::of_bytes(text.as_bytes())));
     }
     let Some(all) = connection.root_certificates().filter(|all| !all.is_empty()) else {
@@ -537,7 +536,11 @@ mod tests {
         let names = vec!["authority".to_owned()];
         let pem = rcgen::generate_simple_self_signed(names).unwrap().cert.pem();
         let text = format!("# first\r\n{}{}", pem.replace('\n', "\r\n"), pem.trim_end());
+        // As `base64` without `-w0` writes it.
         let data = STANDARD.encode(&text);
+        let lines: Vec<&str> =
+            data.as_bytes().chunks(76).map(|line| std::str::from_utf8(line).unwrap()).collect();
+        let data = format!("\"{}\\n\"", lines.join("\\n"));
         let kubeconfig = format!(
             "current-context: here\ncontexts: [{{name: here, context: {{cluster: c, user: u}}}}]\n\
              clusters: [{{name: c, cluster: {{server: 'https://api.test', certificate-authority-data: {data}}}}}]\n\

@@ -1,4 +1,4 @@
-//! [`ApiClient`]: Kubernetes requests in protobuf, with JSON where a kind has no other form.
+//! [`ApiClient`]: Kubernetes requests in protobuf, with JSON where a kind or its server has no other form.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,21 +6,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ETAG, HeaderValue, IF_NONE_MATCH, RETRY_AFTER};
-use http::{Request, Response, StatusCode};
+use http::header::HeaderValue;
+use http::{Request, Response};
 use http_body_util::Full;
 use http_body_util::combinators::UnsyncBoxBody;
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tower::ServiceExt;
+use serde_json::json;
 use tower::util::BoxCloneSyncService;
 
 use super::body;
 use super::error::{ApiError, decode_status};
-use super::layers::{ApiRequest, RateClass, RateLimit, RateToken};
+use super::layers::{RateClass, RateLimit, RateToken, WriteGate, is_json};
+use super::metadata::{MetadataForm, watch_in_protobuf};
 use super::object_list::ObjectList;
-use super::request::{self, FieldSelector, LONGEST_ERROR, Label, Query, RequestIntent, RequestPath, Target};
+use super::patience::Patience;
+use super::request::{FieldSelector, Label, Query, RequestIntent, RequestPath};
+use super::send::refuse;
 use crate::api::autoscaling::Scale;
 use crate::api::meta::{DeleteRequest, Preconditions};
 use crate::api::subresource::{self, SubresourceForm};
@@ -44,15 +47,6 @@ pub type HttpService = BoxCloneSyncService<Request<Full<Bytes>>, Response<Respon
 const PROTOBUF: HeaderValue = HeaderValue::from_static("application/vnd.kubernetes.protobuf");
 const PROTOBUF_WATCH: HeaderValue =
     HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");
-const PROTOBUF_METADATA: HeaderValue = HeaderValue::from_static(
-    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
-);
-const PROTOBUF_METADATA_LIST: HeaderValue = HeaderValue::from_static(
-    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
-);
-const PROTOBUF_METADATA_WATCH: HeaderValue = HeaderValue::from_static(
-    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1;stream=watch",
-);
 /// Objects per page of a list that is read to its end.
 const LIST_PAGE: u32 = 500;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -60,12 +54,14 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// A client acting as one identity. Cheap to clone.
 #[derive(Clone)]
 pub struct ApiClient {
-    service: HttpService,
+    pub(super) service: HttpService,
     name: Arc<str>,
     /// The limiters among the layers of the service.
     rate: Option<RateLimit>,
     /// The token of the next request.
-    token: Option<Arc<Mutex<Option<RateToken>>>>,
+    pub(super) token: Option<Arc<Mutex<Option<RateToken>>>>,
+    /// How it waits for a server that refuses a request and says when to come back; not at all if `None`.
+    pub(super) patience: Option<Arc<Patience>>,
 }
 
 impl fmt::Debug for ApiClient {
@@ -134,7 +130,19 @@ pub struct Deletion {
 impl ApiClient {
     /// A client that sends through `service`; `name` says in logs whose it is.
     pub fn new(service: HttpService, name: impl Into<Arc<str>>) -> Self {
-        Self { service, name: name.into(), rate: None, token: None }
+        Self { service, name: name.into(), patience: None, rate: None, token: None }
+    }
+
+    /// Returns the same client, which waits for a server that refuses a request and says when to come back.
+    /// Its writes pass `gate`; no repetition of a request begins later than `limit` after its first refusal.
+    pub(crate) fn patient(self, gate: WriteGate, limit: Duration) -> Self {
+        Self { patience: Some(Arc::new(Patience::new(gate, limit))), ..self }
+    }
+
+    /// Returns the same client, whose callers see every refusal: for those that wait by themselves.
+    #[must_use]
+    pub fn impatient(&self) -> Self {
+        Self { patience: None, ..self.clone() }
     }
 
     /// The client whose service has this layer.
@@ -165,13 +173,13 @@ impl ApiClient {
 
     /// Reads one page of a collection.
     pub async fn list(&self, kind: &'static Kind, query: &ListQuery) -> Result<ListPage, ApiError> {
-        let accept = if kind.metadata_only { PROTOBUF_METADATA_LIST } else { PROTOBUF };
+        let accept = if kind.metadata_only { MetadataForm::List.accept() } else { PROTOBUF };
         self.list_as(accept, kind, query).await
     }
 
     /// Reads one page of a collection, of each object the metadata alone (`PartialObjectMetadata`).
     pub async fn list_metadata(&self, kind: &'static Kind, query: &ListQuery) -> Result<ListPage, ApiError> {
-        self.list_as(PROTOBUF_METADATA_LIST, kind, query).await
+        self.list_as(MetadataForm::List.accept(), kind, query).await
     }
 
     async fn list_as(
@@ -207,10 +215,12 @@ impl ApiClient {
         }
         let pairs = pairs.with("timeoutSeconds", query.timeout_seconds.to_string());
         let path = RequestPath::collection(kind, &query.namespace);
-        let accept = if kind.metadata_only { PROTOBUF_METADATA_WATCH } else { PROTOBUF_WATCH };
+        let accept = if kind.metadata_only { MetadataForm::Watch.accept() } else { PROTOBUF_WATCH };
         let (label, response) = self.send(RequestIntent::Watch, (path, &pairs).into(), accept, None).await?;
         let response = refuse(&label, response).await?;
-        Ok(response.into_body())
+        let is_translated = kind.metadata_only && is_json(response.headers());
+        let body = response.into_body();
+        Ok(if is_translated { watch_in_protobuf(body) } else { body })
     }
 
     /// Creates an object from its encoding (without envelope) and returns it as the server stored it.
@@ -311,11 +321,23 @@ impl ApiClient {
         options: &DeleteOptions,
     ) -> Result<Deletion, ApiError> {
         let path = RequestPath::object(kind, &key.namespace, &key.name);
-        let body = wrap_envelope("v1", "DeleteOptions", &encode_delete_options(options));
-        let body = Some((PROTOBUF, body.into()));
-        let (label, body) = self.unary(RequestIntent::Delete, path.into(), accept_object(kind), body).await?;
-        let expected = if kind.metadata_only { "PartialObjectMetadata" } else { kind.kind };
-        if envelope_kind(&body).is_some_and(|answered| answered == expected) {
+        let body = Some(delete_options(kind, options));
+        let intent = RequestIntent::Delete;
+        let (label, response) = self.send(intent, path.into(), accept_object(kind), body).await?;
+        let response = refuse(&label, response).await?;
+        let form = MetadataForm::Object;
+        let is_translated = kind.metadata_only && is_json(response.headers());
+        let limit = if is_translated { form.json_limit(intent.body_limit()) } else { intent.body_limit() };
+        let body = body::collect(response.into_body(), limit).await;
+        let mut body = body.map_err(|source| ApiError::transport(label.as_str(), source))?;
+        // What is no object says how the deletion went, or nothing.
+        if is_translated && let Ok(object) = form.in_protobuf(&body) {
+            body = object;
+        }
+        let is_object = |answered: &str| {
+            answered == kind.kind || (kind.metadata_only && answered == "PartialObjectMetadata")
+        };
+        if envelope_kind(&body).is_some_and(|answered| is_object(&answered)) {
             let object = decode_object(kind, &label, &body)?;
             return Ok(Deletion { uid: object.meta().uid.clone(), object: Some(object) });
         }
@@ -332,10 +354,10 @@ impl ApiClient {
         options: &DeleteOptions,
     ) -> Result<(), ApiError> {
         let path = RequestPath::collection(kind, namespace);
-        let body = wrap_envelope("v1", "DeleteOptions", &encode_delete_options(options));
-        let body = Some((PROTOBUF, body.into()));
+        let body = Some(delete_options(kind, options));
         let intent = RequestIntent::DeleteCollection;
-        let (label, response) = self.send(intent, path.into(), PROTOBUF_METADATA_LIST, body).await?;
+        let accept = MetadataForm::List.accept();
+        let (label, response) = self.send(intent, path.into(), accept, body).await?;
         let response = refuse(&label, response).await?;
         let drained = body::drain(response.into_body(), intent.body_limit()).await;
         drained.map_err(|source| ApiError::transport(label.as_str(), source))
@@ -389,70 +411,6 @@ impl ApiClient {
             self.unary(RequestIntent::Get, path.into(), HeaderValue::from_static("*/*"), None).await?;
         Ok(String::from_utf8_lossy(&body).into_owned())
     }
-
-    /// A GET of a document that is asked for again and again: `None` when it still is what `etag` names.
-    pub(super) async fn document(
-        &self,
-        path: RequestPath<'_>,
-        accept: &'static str,
-        etag: Option<&HeaderValue>,
-    ) -> Result<Option<(Bytes, Option<HeaderValue>)>, ApiError> {
-        let intent = RequestIntent::Document;
-        let (label, mut request) =
-            request::build(intent, &path.into(), HeaderValue::from_static(accept), None)?;
-        if let Some(etag) = etag {
-            request.headers_mut().insert(IF_NONE_MATCH, etag.clone());
-        }
-        let response = self.dispatch(&label, request).await?;
-        if response.status() == StatusCode::NOT_MODIFIED {
-            return Ok(None);
-        }
-        let response = refuse(&label, response).await?;
-        let etag = response.headers().get(ETAG).cloned();
-        Ok(Some((read(&label, response.into_body(), intent.body_limit()).await?, etag)))
-    }
-
-    async fn unary(
-        &self,
-        intent: RequestIntent,
-        target: Target<'_>,
-        accept: HeaderValue,
-        content: Option<(HeaderValue, Bytes)>,
-    ) -> Result<(Label, Bytes), ApiError> {
-        let (label, response) = self.send(intent, target, accept, content).await?;
-        let response = refuse(&label, response).await?;
-        let body = read(&label, response.into_body(), intent.body_limit()).await?;
-        Ok((label, body))
-    }
-
-    pub(super) async fn send(
-        &self,
-        intent: RequestIntent,
-        target: Target<'_>,
-        accept: HeaderValue,
-        content: Option<(HeaderValue, Bytes)>,
-    ) -> Result<(Label, Response<ResponseBody>), ApiError> {
-        let (label, request) = request::build(intent, &target, accept, content)?;
-        let response = self.dispatch(&label, request).await?;
-        Ok((label, response))
-    }
-
-    async fn dispatch(
-        &self,
-        label: &Label,
-        mut request: ApiRequest,
-    ) -> Result<Response<ResponseBody>, ApiError> {
-        if let Some(token) = self.token.as_ref().and_then(|token| token.lock().take()) {
-            request.extensions_mut().insert(token);
-        }
-        let answered = self.service.clone().oneshot(request).await;
-        answered.map_err(|source| ApiError::transport(label.as_str(), source))
-    }
-}
-
-/// Reads a response to its end, if that comes within `limit` bytes.
-async fn read(label: &Label, body: ResponseBody, limit: usize) -> Result<Bytes, ApiError> {
-    body::collect(body, limit).await.map_err(|source| ApiError::transport(label.as_str(), source))
 }
 
 /// A body in JSON that was made of texts of the API: these leave as Go's JSON encoder writes them.
@@ -465,7 +423,7 @@ fn json_body(json: String) -> Bytes {
 
 /// What one object is asked for as. Custom resources have no other form in protobuf than their metadata.
 fn accept_object(kind: &Kind) -> HeaderValue {
-    if kind.metadata_only { PROTOBUF_METADATA } else { PROTOBUF }
+    if kind.metadata_only { MetadataForm::Object.accept() } else { PROTOBUF }
 }
 
 fn envelope(kind: &Kind, object: &[u8]) -> Bytes {
@@ -511,14 +469,30 @@ fn decode_form(
         .map_err(|error| ApiError::Malformed { request: label.as_str().to_owned(), what: error.to_string() })
 }
 
-/// A delete's body, without its envelope.
-fn encode_delete_options(options: &DeleteOptions) -> Vec<u8> {
-    let text = |text: &Option<String>| text.as_deref().map(Str::from).unwrap_or_default();
+/// A delete's body: in JSON for objects of which metadata alone is known, whose server may offer no protobuf.
+fn delete_options(kind: &Kind, options: &DeleteOptions) -> (HeaderValue, Bytes) {
     let propagation = options.propagation.map_or("", |propagation| match propagation {
         Propagation::Background => "Background",
         Propagation::Foreground => "Foreground",
         Propagation::Orphan => "Orphan",
     });
+    if kind.metadata_only {
+        let mut body = json!({ "kind": "DeleteOptions", "apiVersion": "v1" });
+        if let Some(seconds) = options.grace_period_seconds {
+            body["gracePeriodSeconds"] = seconds.into();
+        }
+        if let Some(uid) = &options.uid {
+            body["preconditions"]["uid"] = uid.as_str().into();
+        }
+        if let Some(version) = &options.resource_version {
+            body["preconditions"]["resourceVersion"] = version.as_str().into();
+        }
+        if !propagation.is_empty() {
+            body["propagationPolicy"] = propagation.into();
+        }
+        return (JSON, json_body(body.to_string()));
+    }
+    let text = |text: &Option<String>| text.as_deref().map(Str::from).unwrap_or_default();
     let request = DeleteRequest {
         grace_period_seconds: options.grace_period_seconds,
         preconditions: Preconditions {
@@ -527,26 +501,5 @@ fn encode_delete_options(options: &DeleteOptions) -> Vec<u8> {
         },
         propagation_policy: propagation.into(),
     };
-    request.to_bytes()
-}
-
-/// Turns an answer that is not a success into its error.
-pub(super) async fn refuse(
-    label: &Label,
-    response: Response<ResponseBody>,
-) -> Result<Response<ResponseBody>, ApiError> {
-    if response.status().is_success() {
-        return Ok(response);
-    }
-    let code = response.status();
-    let retry_after = response
-        .headers()
-        .get(RETRY_AFTER)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.parse().ok())
-        .map(Duration::from_secs);
-    // A longer body is cut: the status code alone says what went wrong then.
-    let body = body::collect_start(response.into_body(), LONGEST_ERROR).await;
-    let body = body.map_err(|source| ApiError::transport(label.as_str(), source))?;
-    Err(ApiError::refused(label.as_str(), code, retry_after, &body))
+    (PROTOBUF, wrap_envelope("v1", "DeleteOptions", &request.to_bytes()).into())
 }

@@ -281,6 +281,7 @@ impl ClientBuilder {
         };
         let sent = With(RequestMetrics(metrics)).layer(With(Timeout(timeout)).layer(bottom));
         let gate = qps_factor.is_some().then(|| self.gate.clone());
+        let waits_behind = gate.clone();
         let gated =
             if self.options.json { gated(gate, With(JsonOnTheWire).layer(sent)) } else { gated(gate, sent) };
         let limiters = rate.clone();
@@ -288,7 +289,12 @@ impl ClientBuilder {
             Some(token) => finish(With(Bearer(token)).layer(gated), agent, trace, rate),
             None => finish(gated, agent, trace, rate),
         };
-        ApiClient::new(service, name).limited_by(limiters)
+        let client = ApiClient::new(service, name).limited_by(limiters);
+        // As with the rate limit: elections must not wait, and what else writes at any time waits by itself.
+        match waits_behind {
+            Some(gate) => client.patient(gate, timeout),
+            None => client,
+        }
     }
 }
 

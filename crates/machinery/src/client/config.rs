@@ -15,6 +15,7 @@ use kube::client::AuthError;
 use kube::config::{Cluster, Kubeconfig, KubeconfigError};
 use secrecy::{ExposeSecret, SecretString};
 
+use super::kubeconfig::{decode_data, read_kubeconfig};
 use super::transport::{Proxy, Variables};
 
 /// The server and the credentials of a connection, before anything is connected.
@@ -25,7 +26,7 @@ pub struct Connection {
     /// The way to the server; none leads straight there.
     pub(super) proxy: Option<Proxy>,
     origin: Origin,
-    authorities: Option<String>,
+    authorities: Option<Vec<u8>>,
 }
 
 /// A bearer token in a file.
@@ -118,7 +119,7 @@ impl Connection {
             origin: origin.clone(),
             why: describe_kubeconfig(error),
         };
-        let mut kubeconfig = Kubeconfig::read_from(path).map_err(|error| invalid(&error))?;
+        let mut kubeconfig = read_kubeconfig(path).map_err(|error| invalid(&error))?;
         if let Some(master) = master {
             // Before the context is loaded: it needs no server of its own then, and exec plugins see this one.
             let server = master_url(master, true)?.to_string();
@@ -133,7 +134,8 @@ impl Connection {
             // Before kube reads it, whose errors may quote it.
             parse_proxy(url).map_err(wrong)?;
         }
-        let authorities = cluster.as_ref().and_then(|cluster| cluster.certificate_authority_data.clone());
+        let authorities = cluster.as_ref().and_then(|cluster| cluster.certificate_authority_data.as_deref());
+        let authorities = authorities.and_then(decode_data);
         let mut config =
             kube::Config::from_custom_kubeconfig(kubeconfig, &kube::config::KubeConfigOptions::default())
                 .await
@@ -225,8 +227,8 @@ impl Connection {
         self.config.root_cert.as_deref()
     }
 
-    /// The same as they stand in the kubeconfig, in base64, with comments and ends of lines; `None` when they stand elsewhere.
-    pub fn authorities(&self) -> Option<&str> {
+    /// The same as they stand in the kubeconfig, with comments and ends of lines; `None` when they stand elsewhere.
+    pub fn authorities(&self) -> Option<&[u8]> {
         self.authorities.as_deref()
     }
 

@@ -8,10 +8,11 @@ use http::header::HeaderValue;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::api::{ApiClient, refuse};
+use super::api::ApiClient;
 use super::body;
 use super::error::ApiError;
 use super::request::{Query, RequestIntent, RequestPath, RequestUri, Target};
+use super::send::refuse;
 use crate::wire::Str;
 use crate::wire::text::lossy_text;
 

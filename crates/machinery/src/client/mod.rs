@@ -1,7 +1,8 @@
 //! The client: requests to the API server, as each controller and as the manager itself.
 //!
 //! [`ApiClient`] speaks Kubernetes (paths, protobuf, `Status` errors) over an [`HttpService`], a stack of tower
-//! layers. It caches nothing, retries nothing and decides nothing. Requests are built in [`request`] alone, from typed parts.
+//! layers. It caches nothing and decides nothing. It repeats only what the API server has refused with a time to come back
+//! (`patience.rs`). Requests are built in [`request`] alone, from typed parts.
 //!
 //! ```text
 //! Connection (config)     kubeconfig → --master → in-cluster
@@ -23,10 +24,14 @@ mod credentials;
 mod discovery;
 mod error;
 mod fence;
+mod kubeconfig;
 mod layers;
 mod live;
+mod metadata;
 mod object_list;
+mod patience;
 mod request;
+mod send;
 mod transport;
 
 #[cfg(test)]
@@ -47,11 +52,13 @@ pub use discovery::{
 pub use error::ApiError;
 pub use fence::WriteGuard;
 pub(crate) use layers::RateClass;
+pub use kubeconfig::read_kubeconfig;
 pub use layers::{
     ClientMetrics, Fault, FaultRule, Faults, RateLimiter, TokenError, TokenSource, WriteGate, WritesStopped,
 };
 pub use live::{AccessQuestion, AccessVerdict, Pieces};
 pub use object_list::{ObjectList, UnreadableObject};
+pub(crate) use patience::WaitSeats;
 pub(crate) use request::LONGEST_OBJECT;
 pub use request::{FieldSelector, InvalidPath, Query, RequestIntent, RequestPath, RequestUri};
 pub use transport::{KeepAlive, Transport, TransportError};

@@ -93,7 +93,8 @@ impl EventBroadcaster {
     /// A recorder whose events name `component` as their source and are written by `client`. To be called inside a
     /// runtime: starts a task, which ends when it is idle and the last clone of the recorder is gone.
     pub fn recorder(&self, component: &str, client: ApiClient) -> Recorder {
-        self.recorder_to(component, Arc::new(client))
+        // Its writer waits by itself.
+        self.recorder_to(component, Arc::new(client.impatient()))
     }
 
     /// A recorder whose events are written to `sink`.
@@ -117,7 +118,7 @@ impl EventBroadcaster {
 
     /// A journal whose events name `component` as their source and are written by `client`.
     pub fn journal(&self, component: &str, client: ApiClient) -> Journal {
-        self.journal_to(component, Arc::new(client))
+        self.journal_to(component, Arc::new(client.impatient()))
     }
 
     /// A journal whose events are written to `sink`.

@@ -23,7 +23,7 @@ pub(super) const MEMORY: usize = 4096;
 const COMBINE_FROM: usize = 10;
 /// Similar events that are further apart are not combined.
 const COMBINE_WITHIN: SignedDuration = SignedDuration::from_secs(600);
-/// Events about one object that may come at once.
+/// Events of one type about one object that may come at once.
 const SPAM_BURST: u32 = 25;
 /// After this long one more may come.
 const SPAM_REFILL: Duration = Duration::from_mins(5);
@@ -55,8 +55,8 @@ pub(super) struct Correlator {
     component: Str,
     similar: Memory<Subject, Similar>,
     written: Memory<Identity, Written>,
-    /// How many more events there may be about an object.
-    spam: Memory<About, BucketLevel>,
+    /// How many more events of a type there may be about an object.
+    spam: Memory<Budget, BucketLevel>,
     last_name: i128,
 }
 
@@ -66,6 +66,13 @@ struct About {
     kind: &'static Kind,
     key: Key,
     uid: Uid,
+}
+
+/// The events that share a budget: those of one type about one object. Normal events never use up the budget of Warnings.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Budget {
+    about: About,
+    warning: bool,
 }
 
 /// What similar events have in common.
@@ -114,7 +121,7 @@ impl Correlator {
         };
         let combined = identity.message.is_none();
         let written = self.count(identity, &regarding.key.name, at);
-        if !self.admits(about, at) {
+        if !self.admits(Budget { about, warning }, at) {
             return None;
         }
         let message = if combined { Str::from(format!("{COMBINED}{message}")) } else { message };
@@ -171,11 +178,11 @@ impl Correlator {
         Written { name: held.name.clone(), first: held.first, count: held.count }
     }
 
-    /// Whether there were not too many events about this object.
-    fn admits(&mut self, about: About, at: Timestamp) -> bool {
+    /// Whether there were not too many events of this type about this object.
+    fn admits(&mut self, budget: Budget, at: Timestamp) -> bool {
         let since_epoch = at.duration_since(Timestamp::UNIX_EPOCH).try_into().unwrap_or_default();
         TokenBucket::new(SPAM_REFILL, SPAM_BURST)
-            .take(self.spam.entry(about, BucketLevel::default), since_epoch)
+            .take(self.spam.entry(budget, BucketLevel::default), since_epoch)
     }
 }
 

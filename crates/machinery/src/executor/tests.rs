@@ -176,9 +176,16 @@ async fn what_is_tolerated_is_no_failure() {
 
 #[tokio::test]
 async fn what_the_server_does_not_do_can_be_tolerated() {
-    for (code, unsupported, tolerated) in
-        [(405, true, true), (404, true, true), (403, true, false), (500, true, false), (405, false, false)]
-    {
+    for (code, unsupported, tolerated) in [
+        (405, true, true),
+        (404, true, true),
+        (406, true, true),
+        (415, true, true),
+        (403, true, false),
+        (500, true, false),
+        (405, false, false),
+        (415, false, false),
+    ] {
         let script = Arc::new(Script::default());
         script.answer(code, status(code.into(), "MethodNotAllowed", "not here"));
         let sweep = Verb::DeleteCollection { propagation: None };

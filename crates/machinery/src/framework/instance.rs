@@ -30,7 +30,7 @@ use super::watchdog::Watchdog;
 use super::worker::{Worker, panic_message};
 use crate::api::Kind;
 use crate::client::{
-    ApiClient, ApiError, ApiResources, ClientBuildError, ClientBuilder, Discovery, QpsFactor,
+    ApiClient, ApiError, ApiResources, ClientBuildError, ClientBuilder, Discovery, QpsFactor, WaitSeats,
 };
 use crate::events::EventBroadcaster;
 use crate::executor::{AnsweredWrite, Executor, Finishers, ObserveWrites};
@@ -330,7 +330,7 @@ impl Instance {
         // A client has a rate limit of its own: who asks for explanations does not spend the controller's requests.
         let explaining =
             runtime.clients.for_controller(descriptor.name, descriptor.service_account, QpsFactor::ONE)?;
-        let (reader, explainer) = (reader(client.clone()), Explainer::new(reader(explaining)));
+        let (reader, explainer) = (reader(client.clone()), Explainer::new(reader(explaining.impatient())));
         let source = descriptor.event_source.unwrap_or(descriptor.name);
         let mut executor = Executor::new(client.clone(), Arc::new(runtime.events.recorder(source, client)))
             .with_finishers(runtime.finishers.clone());
@@ -456,6 +456,7 @@ impl Instance {
             runtime.observer.clone(),
         );
         freshness.longest_wait = settings.longest_wait;
+        let wait_seats = WaitSeats::new(settings.waits_beside());
         let worker = Arc::new(Worker {
             controller: self.name,
             queue_name: each.queue,
@@ -475,6 +476,7 @@ impl Instance {
             waits: Waits::default(),
             report: Arc::clone(&runtime.report),
             watchdog: runtime.watchdog.clone(),
+            wait_seats,
         });
         self.loops.push(RunningLoop { workers: worker.settings.at_a_time(), worker });
     }
@@ -517,6 +519,7 @@ impl Instance {
         }
         for each in &self.loops {
             each.worker.queue.shut_down_now();
+            each.worker.wait_seats.close();
             each.worker.demands.close();
         }
         let drained = async { while self.tasks.join_next().await.is_some() {} };

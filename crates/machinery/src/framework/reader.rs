@@ -257,15 +257,22 @@ impl Reader {
         let (client, slow, asked) = (self.client.clone(), self.slow.clone(), uri.clone());
         let (joined, clock) = self.answers.join(what, |clock| async move {
             let _in_line = InLine::begin(&line);
-            clock.stop();
-            let client = client.admitted(&asked.rate_class()).await;
-            clock.start();
-            let answer = async {
-                // Semaphores are closed by nobody.
-                let _place = line.places.acquire().await;
-                client.json_of(&asked, LONGEST_JSON).await.map(Arc::new)
+            let (clock, line, slow, asked) = (&clock, &line, &slow, &asked);
+            // A group that asks for time is not slow: the clock stands while it is waited for.
+            let attempt = |client: ApiClient| async move {
+                clock.stop();
+                let client = client.admitted(&asked.rate_class()).await;
+                clock.start();
+                let answer = async {
+                    // Semaphores are closed by nobody.
+                    let _place = line.places.acquire().await;
+                    client.json_of(asked, LONGEST_JSON).await.map(Arc::new)
+                };
+                let answer = slow.answered(asked.group(), answer).await;
+                clock.stop();
+                answer
             };
-            slow.answered(asked.group(), answer).await
+            client.patiently(attempt).await
         });
         if has_room {
             return answered(&clock, is_slow, joined).await;

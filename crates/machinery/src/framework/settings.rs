@@ -102,6 +102,12 @@ impl LoopSettings {
         if self.serial { 1 } else { self.workers.max(1) }
     }
 
+    /// Whether a worker takes other keys while the reconcile of one waits for an API server that asked for that. A loop that takes one key at
+    /// a time relies on being alone.
+    pub(super) fn waits_beside(&self) -> bool {
+        self.sets_aside || self.at_a_time() > 1
+    }
+
     /// Whether a key that has failed so often in a row was given up.
     pub(super) fn is_given_up(&self, failures: u32) -> bool {
         self.tries.is_some_and(|tries| failures >= tries.most.max(1))

@@ -44,7 +44,7 @@ use crate::api::AnyObject;
 use crate::api::kinds::PODS;
 use crate::api::meta::ObjectMeta;
 use crate::api::pod::Pod;
-use crate::client::{ApiClient, BoxError, Discovery};
+use crate::client::{ApiClient, BoxError, Discovery, WaitSeats, WriteGate};
 use crate::executor::{ActionResult, Events, Executor};
 use crate::informer::{Delta, Store};
 use crate::model::Key;
@@ -194,6 +194,7 @@ impl Bench {
             waits: Waits::default(),
             report: Arc::new(Unreported),
             watchdog: Watchdog::new(&registry).unwrap(),
+            wait_seats: WaitSeats::new(false),
         };
         Self { worker, server, script, store }
     }

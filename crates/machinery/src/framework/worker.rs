@@ -36,6 +36,7 @@ use super::stats::LoopStats;
 use super::trace::{self, Causes, Waits};
 use super::watchdog::Watchdog;
 use crate::api::Kind;
+use crate::client::WaitSeats;
 use crate::executor::{ActionState, ExecuteError, Executed, Executor, executed, planned};
 use crate::model::Key;
 use crate::model::clock::SharedClock;
@@ -80,6 +81,8 @@ pub(super) struct Worker {
     pub(super) report: Arc<dyn Report>,
     /// Watches for reconciles that hold a thread.
     pub(super) watchdog: Watchdog,
+    /// Seats for reconciles that wait for an API server that asked for that.
+    pub(super) wait_seats: WaitSeats,
 }
 
 /// How a reconcile ended.
@@ -131,15 +134,16 @@ impl Outcome {
 impl Worker {
     /// Works until the queue is shut down.
     pub(super) async fn run(self: Arc<Self>) {
-        if self.settings.sets_aside {
+        if self.settings.waits_beside() {
             return Box::pin(self.run_beside()).await;
         }
         while let Some(item) = self.queue.get().await {
-            self.watched(item).await;
+            self.wait_seats.scope().run(self.watched(item)).await;
         }
     }
 
-    /// The same where keys are set aside whose live reads take long: they go on in this task, beside the next ones.
+    /// The same where keys are set aside: those whose live reads take long, if the loop wants that, and those that wait for an API server
+    /// that asked for that. They go on in this task, next to the following ones.
     async fn run_beside(&self) {
         let mut aside = FuturesUnordered::new();
         loop {
@@ -150,14 +154,17 @@ impl Worker {
                 item = self.queue.get() => item,
             };
             let Some(item) = item else { break };
-            let slow = SlowReads::new(aside.len() < MOST_ASIDE);
-            let mut work = Box::pin(slow.hear(self.watched(item)));
+            let (slow, scope) = (SlowReads::new(aside.len() < MOST_ASIDE), self.wait_seats.scope());
+            let work = scope.run(self.watched(item));
+            let mut work = if self.settings.sets_aside { slow.hear(work).boxed() } else { work.boxed() };
             let is_done = loop {
                 tokio::select! {
                     biased;
                     Some(()) = aside.next() => {}
                     () = &mut work => break true,
                     () = slow.begun(), if aside.len() < MOST_ASIDE => break false,
+                    // The number of seats is their limit.
+                    () = scope.begun() => break false,
                 }
             };
             if !is_done {

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::Method;
 use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tower::ServiceExt;
@@ -34,7 +35,31 @@ struct State {
     closed: AtomicBool,
     /// What writes that enter now have in common.
     fence: Mutex<Arc<Fence>>,
+    /// Cancelled when the gate closes; a new one each time that it opens.
+    term: Mutex<CancellationToken>,
     writes: TaskTracker,
+}
+
+/// The time from when a gate opens until it closes. A request that is repeated belongs to the term in which it was first sent.
+#[derive(Clone, Debug)]
+pub(in crate::client) struct Term {
+    closed: CancellationToken,
+    fence: Arc<Fence>,
+}
+
+impl Term {
+    /// Whether the gate was closed in the meantime. A write of this term is not sent then, even if the gate is open again.
+    pub(in crate::client) fn is_closed(&self) -> bool {
+        self.closed.is_cancelled()
+    }
+
+    /// Returns when the gate is closed, or when the writes on their way are cut off.
+    pub(in crate::client) async fn ended(&self) {
+        tokio::select! {
+            () = self.closed.cancelled() => {}
+            () = self.fence.until_cut() => {}
+        }
+    }
 }
 
 impl fmt::Debug for WriteGate {
@@ -65,6 +90,7 @@ impl WriteGate {
         let before = std::mem::replace(&mut *self.0.fence.lock(), Arc::new(Fence::new(guards)));
         before.cut();
         self.0.writes.reopen();
+        *self.0.term.lock() = CancellationToken::new();
         // Last: whoever sees the gate open is judged by the new guard.
         self.0.closed.store(false, Ordering::SeqCst);
     }
@@ -72,7 +98,13 @@ impl WriteGate {
     /// Lets no further write through. Those on their way are left to end; [`Self::drained`] waits for them.
     pub fn close(&self) {
         self.0.closed.store(true, Ordering::SeqCst);
+        self.0.term.lock().cancel();
         self.0.writes.close();
+    }
+
+    /// Returns the present term.
+    pub(in crate::client) fn term(&self) -> Term {
+        Term { closed: self.0.term.lock().clone(), fence: Arc::clone(&self.0.fence.lock()) }
     }
 
     /// Cuts off the writes on their way: when this returns, nothing more of them leaves this machine, and their
@@ -135,6 +167,10 @@ impl Middleware for WriteGate {
             return next.oneshot(request).await;
         }
         let pass = self.enter()?;
+        // After it has entered: a term that ends from here on is over with a gate that knows of this write.
+        if request.extensions().get::<Term>().is_some_and(Term::is_closed) {
+            return Err(WritesStopped.into());
+        }
         // For the transport, which keeps its connection behind it.
         request.extensions_mut().insert(Arc::clone(&pass.fence));
         let response = tokio::select! {

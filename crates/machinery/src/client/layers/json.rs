@@ -10,8 +10,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
-use http::HeaderValue;
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt, Full};
 use tower::ServiceExt;
@@ -38,18 +38,24 @@ impl Middleware for JsonOnTheWire {
         let Some(accept) = request.headers().get(ACCEPT).and_then(in_json) else {
             return next.oneshot(request).await;
         };
+        if is_metadata(&accept) {
+            // The client reads metadata in either form.
+            let mut request = with_json_body(request).await?;
+            request.headers_mut().insert(ACCEPT, accept);
+            return next.oneshot(request).await;
+        }
         let intent = RequestIntent::of(&request);
         let mut request = with_json_body(request).await?;
         request.headers_mut().insert(ACCEPT, accept);
         let response = next.oneshot(request).await?;
-        if !response.status().is_success() || !is_json(&response) {
+        if !response.status().is_success() || !is_json(response.headers()) {
             return Ok(response);
         }
         let (mut parts, body) = response.into_parts();
         parts.headers.remove(CONTENT_LENGTH);
         parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROTOBUF));
         let body = if intent.is_watch() {
-            Events { body, buffer: BytesMut::new(), searched: 0 }.boxed_unsync()
+            events(body, watch_event_from_json)
         } else {
             let json = collect(body, LONGER * intent.body_limit()).await?;
             Full::from(object_from_json(&json)?).map_err(|never| match never {}).boxed_unsync()
@@ -61,13 +67,22 @@ impl Middleware for JsonOnTheWire {
 /// What is to be accepted instead of protobuf, of the same kind; `None` if no protobuf is asked for.
 fn in_json(accept: &HeaderValue) -> Option<HeaderValue> {
     let rest = accept.to_str().ok()?.strip_prefix(PROTOBUF)?;
+    if let Some((_, others)) = rest.split_once(',') {
+        return HeaderValue::try_from(others).ok();
+    }
     let rest = rest.strip_suffix(";stream=watch").unwrap_or(rest);
     HeaderValue::try_from(format!("{JSON}{rest}")).ok()
 }
 
-fn is_json(response: &ApiResponse) -> bool {
-    let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    content_type.is_some_and(|content_type| content_type.starts_with(JSON))
+fn is_metadata(accept: &HeaderValue) -> bool {
+    accept.to_str().is_ok_and(|accept| accept.contains("as=PartialObjectMetadata"))
+}
+
+/// Whether an answer is in JSON, by its media type.
+pub(in crate::client) fn is_json(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media_type = content_type.split(';').next().unwrap_or_default();
+    media_type.trim().eq_ignore_ascii_case(JSON)
 }
 
 /// The request with its object in JSON, if that is in protobuf.
@@ -81,9 +96,18 @@ async fn with_json_body(request: ApiRequest) -> Result<ApiRequest, BoxError> {
     Ok(ApiRequest::from_parts(parts, Full::from(object_to_json(&object)?)))
 }
 
+/// Makes an event in JSON into one in protobuf.
+type ReadEvent = fn(&[u8]) -> Result<Vec<u8>, JsonError>;
+
+/// The body of a watch in JSON as frames of protobuf.
+pub(in crate::client) fn events(body: ResponseBody, read: ReadEvent) -> ResponseBody {
+    Events { body, read, buffer: BytesMut::new(), searched: 0 }.boxed_unsync()
+}
+
 /// The events of a watch: lines of JSON, made into frames.
 struct Events {
     body: ResponseBody,
+    read: ReadEvent,
     buffer: BytesMut,
     /// So many bytes of the buffer hold no end of a line.
     searched: usize,
@@ -115,7 +139,7 @@ impl Body for Events {
         loop {
             while let Some(line) = this.line() {
                 if !line.trim_ascii().is_empty() {
-                    return Poll::Ready(Some(frame(&line)));
+                    return Poll::Ready(Some(frame(&line, this.read)));
                 }
             }
             if this.buffer.len() > MAX_LINE {
@@ -136,8 +160,8 @@ fn too_long() -> JsonError {
 }
 
 /// An event as a frame: its length, and the event in protobuf.
-fn frame(line: &[u8]) -> Result<Frame<Bytes>, BoxError> {
-    let event = watch_event_from_json(line)?;
+fn frame(line: &[u8], read: ReadEvent) -> Result<Frame<Bytes>, BoxError> {
+    let event = read(line)?;
     let length = u32::try_from(event.len()).map_err(|_| too_long())?;
     Ok(Frame::data([&length.to_be_bytes(), event.as_slice()].concat().into()))
 }

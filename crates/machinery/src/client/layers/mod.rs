@@ -9,7 +9,7 @@
 //!
 //! The gate lies below everything that waits, so that a write which was still queueing when leadership went never
 //! leaves; metrics and the timeout lie below the rate limit, so that waiting for one's own bucket counts as neither
-//! latency nor lateness. No layer retries.
+//! latency nor lateness. No layer repeats a request: `patience.rs` does, above all of them.
 
 mod bearer;
 mod body;
@@ -41,9 +41,10 @@ pub(super) use bearer::{Bearer, authorization};
 pub use bearer::{TokenError, TokenSource};
 pub(super) use body::{Hook, hook};
 pub use faults::{Fault, FaultRule, Faults};
+pub(super) use gate::Term;
 pub use gate::{WriteGate, WritesStopped};
 pub(super) use headers::UserAgent;
-pub(super) use json::JsonOnTheWire;
+pub(super) use json::{JsonOnTheWire, events, is_json};
 pub use metrics::ClientMetrics;
 pub(super) use metrics::{CountedTransport, HostMetrics, RequestMetrics};
 pub(crate) use rate::RateClass;

@@ -82,7 +82,8 @@ async fn what_is_written_by_its_metadata_is_answered_by_it() {
         assert_eq!(request.uri(), "/apis/ex.io/v1/namespaces/default/foos/web");
         assert_eq!(
             request.headers()["accept"],
-            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
+             application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
         );
     }
     assert_eq!(seen.len(), 2);

@@ -2,6 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 use crate::client::testing::Pki;
 use crate::client::{ConfigError, Connection, KeepAlive, Origin, Transport};
 
@@ -150,4 +153,39 @@ async fn a_token_that_can_not_be_sent_is_refused_and_not_shown() {
     let error = Transport::new(connection, KeepAlive::default()).await.unwrap_err().to_string();
     assert!(error.starts_with("--kubeconfig ") && error.contains("can't be sent"), "{error}");
     assert!(!error.contains("cret"), "{error}");
+}
+
+/// As `base64 ca.crt` writes them: lines of 76 characters, in each of the three fields.
+#[tokio::test]
+async fn data_may_have_ends_of_lines_and_is_absent_if_empty() {
+    let pki = Pki::new();
+    let pair = pki.sign("someone", &[]);
+    let texts = [&pki.ca_pem, &pair.certificate, &pair.key];
+    for end in ["\n", "\r\n"] {
+        let [authority, certificate, key] = texts.map(|text| {
+            let data = STANDARD.encode(text);
+            let lines =
+                data.as_bytes().chunks(76).map(|line| String::from_utf8(line.to_vec()).unwrap() + end);
+            serde_json::to_string(&lines.collect::<String>()).unwrap()
+        });
+        let kubeconfig = KUBECONFIG
+            .replace("server:", &format!("certificate-authority-data: {authority}, server:"))
+            .replace(
+                "token: s3cret",
+                &format!("client-certificate-data: {certificate}, client-key-data: {key}"),
+            );
+        let connection = load(&kubeconfig, None).await.unwrap();
+        assert_eq!(connection.authorities(), Some(pki.ca_pem.as_bytes()));
+        assert_eq!(connection.root_certificates(), Some(&[pki.ca.to_vec()][..]));
+        Transport::new(connection, KeepAlive::default()).await.unwrap();
+    }
+    let kubeconfig = KUBECONFIG
+        .replace("server:", "certificate-authority-data: \"\\n\", certificate-authority: ca.crt, server:");
+    let (dir, path) = file(&kubeconfig);
+    std::fs::write(dir.path().join("ca.crt"), &pki.ca_pem).unwrap();
+    let connection = Connection::load(Some(&path), None).await.unwrap();
+    assert_eq!((connection.authorities(), connection.authorities_file().is_some()), (None, true));
+    let kubeconfig = KUBECONFIG.replace("server:", "certificate-authority-data: s3cret!, server:");
+    let error = load(&kubeconfig, None).await.unwrap_err().to_string();
+    assert!(error.starts_with("--kubeconfig /") && !error.contains("s3cret"), "{error}");
 }

@@ -5,3 +5,5 @@ mod builder;
 mod config;
 mod credentials;
 mod live;
+mod metadata;
+mod patience;

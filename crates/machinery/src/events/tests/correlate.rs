@@ -165,6 +165,20 @@ fn an_object_is_cut_off_after_a_burst() {
     assert!(written("web", at(-86_400 + 300)).is_some());
 }
 
+/// 40 pods of a Job, of which a quota allows 30.
+#[test]
+fn normal_events_do_not_use_up_the_budget_of_warnings() {
+    let warning = |message: &str| EventSpec { warning: true, ..event(pod("web"), message) };
+    for (first, second) in [(false, true), (true, false)] {
+        let mut correlator = correlator();
+        let mut written = |is_warning: bool| {
+            let spec = if is_warning { warning("m") } else { event(pod("web"), "m") };
+            (0..30).filter_map(|_| correlator.take(spec.clone(), at(0))).count()
+        };
+        assert_eq!((written(first), written(second)), (25, 25));
+    }
+}
+
 #[test]
 fn memory_is_bounded() {
     let mut correlator = correlator();
@@ -180,7 +194,7 @@ fn memory_is_bounded() {
 }
 
 proptest! {
-    /// Whatever happens: no object is talked about more than its bucket allows, every event that is not a repetition has
+    /// Whatever happens: there are no more events of a type about an object than its bucket allows, every event that is not a repetition has
     /// a name of its own, and a repetition counts up one that was made.
     #[test]
     fn the_rules_hold_for_any_sequence(
@@ -189,15 +203,16 @@ proptest! {
         let mut correlator = correlator();
         let mut counts: HashMap<Key, i32> = HashMap::default();
         let mut names: HashSet<Key> = HashSet::default();
-        let mut admitted = [0_i64; 3];
+        let mut admitted = [[0_i64; 2]; 3];
         let mut now = 0;
         for (object, message, warning, pause) in steps {
             // Mostly bursts.
             now += if pause < 300 { 0 } else { pause };
             let spec = EventSpec { warning, ..event(pod(&format!("pod-{object}")), &format!("m{message}")) };
             let Some(entry) = correlator.take(spec, at(now)) else { continue };
-            admitted[object as usize] += 1;
-            prop_assert!(admitted[object as usize] <= 25 + now / 300);
+            let admitted = &mut admitted[object as usize][usize::from(warning)];
+            *admitted += 1;
+            prop_assert!(*admitted <= 25 + now / 300);
             let key = entry.key();
             let before = counts.insert(key.clone(), entry.event.count);
             prop_assert!(before.is_none_or(|before| before < entry.event.count));

@@ -381,3 +381,64 @@ async fn what_is_set_aside_comes_to_its_end() {
     worker.queue.shut_down();
     tasks.join_all().await;
 }
+
+/// A server that refuses all writes in the namespace `refused`, and asks for a minute each time.
+fn refusing_client() -> ApiClient {
+    let service = tower::service_fn(|request: Request<Full<Bytes>>| async move {
+        let is_refused = request.uri().path().contains("/namespaces/refused/");
+        let (code, body) = if is_refused { (429, Vec::new()) } else { (201, pod("5")) };
+        let body = Full::new(Bytes::from(body)).map_err(BoxError::from).boxed_unsync();
+        Response::builder().status(code).header("retry-after", "60").body(body).map_err(BoxError::from)
+    });
+    let client = ApiClient::new(BoxCloneSyncService::new(service), "test");
+    client.patient(WriteGate::new(), Duration::from_secs(70))
+}
+
+/// Creates a pod in the namespace of each key.
+#[derive(Default)]
+struct Creator(Mutex<Vec<Vec<u16>>>);
+
+impl Reconcile for Creator {
+    fn plan(&self, key: &Key, failures: &[Failure], _: &Reads, _: Timestamp) -> Result<Pass, ObserveError> {
+        if !failures.is_empty() {
+            self.0.lock().push(failures.iter().map(|failure| failure.code).collect());
+            return Ok(Pass::Nothing);
+        }
+        let Step::Write(write) = create() else { panic!("create() is a write") };
+        let write = Write { key: Key::new(key.namespace.clone(), "web-1"), ..write };
+        Ok(Pass::Plan(Plan { steps: vec![Step::Write(write)], ..Plan::default() }, PlanNote::default()))
+    }
+
+    fn heeds_failures(&self) -> bool {
+        true
+    }
+}
+
+/// A webhook that asks for a minute for each object of a tenant holds up no other tenant.
+#[tokio::test(start_paused = true)]
+async fn keys_that_the_server_asks_to_wait_for_leave_the_workers_to_others() {
+    for workers in [1, 2] {
+        let mut bench = Bench::new();
+        let creator = Arc::new(Creator::default());
+        bench.worker.reconcile = Arc::clone(&creator) as _;
+        bench.worker.settings.workers = workers;
+        bench.worker.wait_seats = WaitSeats::new(bench.worker.settings.waits_beside());
+        bench.worker.executor = Executor::new(refusing_client(), Arc::new(Silent));
+        let worker = Arc::new(bench.worker);
+        (0..40).for_each(|at| worker.queue.add(Key::new("refused", at.to_string())));
+        worker.queue.add(Key::new("free", "1"));
+        let mut tasks = JoinSet::new();
+        (0..workers).for_each(|_| _ = tasks.spawn(Arc::clone(&worker).run()));
+        sleep(Duration::from_millis(1)).await;
+        // The credit of a single worker does not cover a minute, so the refusal is the answer at once.
+        let refused = if workers == 1 { 40 } else { 0 };
+        let ended = (worker.stats.syncs(), worker.stats.errors(), creator.0.lock().len() as u64);
+        assert_eq!(ended, (refused + 1, refused, refused), "{workers}");
+        // The wait does not outlast the controller.
+        worker.wait_seats.close();
+        worker.queue.shut_down_now();
+        let began = tokio::time::Instant::now();
+        tasks.join_all().await;
+        assert_eq!((began.elapsed(), creator.0.lock().len()), (Duration::ZERO, 40), "{workers}");
+    }
+}

@@ -14,7 +14,7 @@ use crate::wire::splice::{put_bytes, put_varint, put_varint_field};
 use crate::wire::{MalformedTime, WallTime, field, wrap_envelope};
 
 /// The members of an object, their values as they came.
-type Members<'a> = BTreeMap<String, &'a RawValue>;
+pub(super) type Members<'a> = BTreeMap<String, &'a RawValue>;
 
 /// An event of a watch, as a line of JSON.
 #[derive(Deserialize)]
@@ -38,9 +38,27 @@ pub fn object_from_json(json: &[u8]) -> Result<Vec<u8>, JsonError> {
 /// # Errors
 /// As of an object; one with a member that is not of its type is made into an object that cannot be decoded.
 pub fn watch_event_from_json(line: &[u8]) -> Result<Vec<u8>, JsonError> {
-    let event: Event<'_> = serde_json::from_slice(line)?;
+    in_protobuf(&serde_json::from_slice(line)?, |_, value| object(value, encode_or_mark))
+}
+
+/// The event of a watch in a line of JSON, in protobuf. `encode` makes an object of a type of event into one in its envelope; not the `Status` of
+/// an error.
+pub(super) fn watch_event(
+    line: &str,
+    encode: impl FnOnce(&str, &RawValue) -> Result<Vec<u8>, JsonError>,
+) -> Result<Vec<u8>, JsonError> {
+    in_protobuf(&serde_json::from_str(line)?, |kind, value| match kind {
+        "ERROR" => object(value, encode_or_mark),
+        _ => encode(kind, value),
+    })
+}
+
+fn in_protobuf(
+    event: &Event<'_>,
+    encode: impl FnOnce(&str, &RawValue) -> Result<Vec<u8>, JsonError>,
+) -> Result<Vec<u8>, JsonError> {
     let mut extension = Vec::new();
-    put_bytes(&mut extension, field!(RawExtension, raw), &object(event.object, encode_or_mark)?);
+    put_bytes(&mut extension, field!(RawExtension, raw), &encode(&event.r#type, event.object)?);
     let mut out = Vec::with_capacity(extension.len() + 16);
     put_bytes(&mut out, field!(WatchEvent, type), event.r#type.as_bytes());
     put_bytes(&mut out, field!(WatchEvent, object), &extension);
@@ -90,14 +108,18 @@ fn encode_or_mark(message: MessageId, value: &RawValue) -> Result<Vec<u8>, JsonE
             Err(_) => put_bytes(&mut out, metadata.number, &head(held)),
         }
     }
-    // Four bytes, which no field of a kind is.
-    put_varint(&mut out, u64::from(failed.number) << 3 | 5);
-    out.extend([0; 4]);
+    mark(failed.number, &mut out);
     Ok(out)
 }
 
+/// Appends a field of four bytes, which no field of a kind is, so that the object cannot be decoded.
+pub(super) fn mark(number: u32, out: &mut Vec<u8>) {
+    put_varint(out, u64::from(number) << 3 | 5);
+    out.extend([0; 4]);
+}
+
 /// As much of metadata as names an object.
-fn head(metadata: &RawValue) -> Vec<u8> {
+pub(super) fn head(metadata: &RawValue) -> Vec<u8> {
     let members: Members<'_> = parse(metadata).unwrap_or_default();
     let named = [
         ("name", field!(HeadMeta, name)),
@@ -170,7 +192,7 @@ fn put_objects(
     Ok(())
 }
 
-fn put(
+pub(super) fn put(
     number: u32,
     cardinality: Cardinality,
     holds: FieldType,
@@ -260,14 +282,14 @@ fn nested(number: u32, out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
     put_bytes(out, number, &body);
 }
 
-fn text(value: &RawValue) -> Result<String, JsonError> {
+pub(super) fn text(value: &RawValue) -> Result<String, JsonError> {
     parse(value)
 }
 
-fn parse<'a, T: Deserialize<'a>>(value: &'a RawValue) -> Result<T, JsonError> {
+pub(super) fn parse<'a, T: Deserialize<'a>>(value: &'a RawValue) -> Result<T, JsonError> {
     Ok(serde_json::from_str(value.get())?)
 }
 
-fn is_null(value: &RawValue) -> bool {
+pub(super) fn is_null(value: &RawValue) -> bool {
     value.get() == "null"
 }

@@ -10,6 +10,7 @@
 //! Knows nothing of HTTP. Never decides what becomes of an object.
 
 mod from_json;
+mod metadata;
 pub mod schema;
 mod to_json;
 
@@ -21,6 +22,7 @@ use serde_json::error::Category;
 use super::WireError;
 
 pub use from_json::{object_from_json, watch_event_from_json};
+pub use metadata::{metadata_event_from_json, metadata_from_json, metadata_list_from_json};
 pub use to_json::object_to_json;
 
 /// The number of the field in which a message carries what the table does not have: a JSON object. The highest there is;

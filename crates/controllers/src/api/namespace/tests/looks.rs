@@ -171,7 +171,7 @@ fn what_can_not_be_deleted_at_once_is_deleted_one_by_one() {
 /// As in the original, recorded behind a proxy that answered so.
 #[test]
 fn what_only_claims_that_it_can_be_deleted_at_once_is_deleted_one_by_one() {
-    for code in [404, 405] {
+    for code in [404, 405, 406, 415] {
         let mut world = World::new();
         world.wrong().not_at_once.push((2, code));
         world.add(1, "settings", |_| {});
@@ -222,12 +222,12 @@ fn what_an_interrupted_delete_left_is_deleted_once_more() {
 /// As in the original: with a verb to delete all there are, they are deleted unseen, and nothing is waited for.
 #[test]
 fn what_can_not_be_listed_is_deleted_unseen() {
-    for refused in [false, true] {
+    for (refused, code) in [(false, 404), (true, 404), (false, 406), (false, 415)] {
         let mut world = World::new();
         let mut other = resource("", "secrets");
         other.verbs.retain(|held| held != "list");
         world.resources.push(other);
-        world.wrong().unlistable = vec![(1, 404), (2, 405), (3, 500)];
+        world.wrong().unlistable = vec![(1, code), (2, 405), (3, 500)];
         if refused {
             world.wrong().refused.insert(3);
         }

@@ -53,11 +53,19 @@ async fn json_is_spoken_below_and_protobuf_above() {
 #[tokio::test]
 async fn what_is_not_protobuf_passes_as_it_is() {
     let (below, seen) = mock(|_| async { Ok(json_answer(200, "{}")) });
-    let metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+    let metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
+                    application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
     let request = in_protobuf(Method::GET, "/x", "application/json", None);
     let response = send(below.clone(), request).await.unwrap();
     assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "{}");
-    let refused = send(below, in_protobuf(Method::GET, "/x", metadata, None)).await;
+    let response = send(below.clone(), in_protobuf(Method::GET, "/x", metadata, None)).await.unwrap();
+    assert_eq!(
+        response.into_body().collect().await.unwrap().to_bytes(),
+        "{}",
+        "the client reads either form"
+    );
+    let protobuf = "application/vnd.kubernetes.protobuf";
+    let refused = send(below, in_protobuf(Method::GET, "/x", protobuf, None)).await;
     let refused = ApiError::transport("GET /x", refused.unwrap_err());
     assert_eq!(
         refused.to_string().matches("malformed JSON in apiVersion: it is missing").count(),
@@ -66,8 +74,8 @@ async fn what_is_not_protobuf_passes_as_it_is() {
     );
     assert!(matches!(refused, ApiError::Malformed { .. }), "{refused:?}");
     let asked: Vec<_> = seen.lock().iter().map(|request| request.headers()["accept"].clone()).collect();
-    let metadata = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
-    assert_eq!(asked, ["application/json", metadata]);
+    let metadata = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+    assert_eq!(asked, ["application/json", metadata, "application/json"]);
 
     let status = r#"{"kind":"Status","apiVersion":"v1","code":404}"#;
     let (below, _) = mock(move |_| async move { Ok(json_answer(404, status)) });

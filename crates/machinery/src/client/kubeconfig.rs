@@ -1,0 +1,85 @@
+//! Reading of kubeconfig files, with data in base64 as Go takes it.
+
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::alphabet::STANDARD as ALPHABET;
+use base64::engine::general_purpose::STANDARD;
+use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
+use kube::config::{Kubeconfig, KubeconfigError};
+use secrecy::{ExposeSecret as _, SecretString};
+
+/// Go's decoder does not look at the bits that the last character has beyond the last byte.
+const LENIENT: GeneralPurpose =
+    GeneralPurpose::new(&ALPHABET, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
+
+/// Decodes a field `…-data` of a kubeconfig as Go does: ends of lines are skipped. `None` if it is no base64.
+pub(super) fn decode_data(text: &str) -> Option<Vec<u8>> {
+    let text: Vec<u8> = text.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n')).collect();
+    LENIENT.decode(text).ok()
+}
+
+/// Reads a kubeconfig file. Its fields `…-data` are in strict base64 afterwards; one that holds no data is as if it were absent, so that the
+/// file next to it counts.
+///
+/// # Errors
+/// As of [`Kubeconfig::read_from`].
+pub fn read_kubeconfig(path: &Path) -> Result<Kubeconfig, KubeconfigError> {
+    let mut kubeconfig = Kubeconfig::read_from(path)?;
+    for cluster in kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
+        cluster.certificate_authority_data = cluster.certificate_authority_data.take().and_then(strict);
+    }
+    for user in kubeconfig.auth_infos.iter_mut().filter_map(|named| named.auth_info.as_mut()) {
+        user.client_certificate_data = user.client_certificate_data.take().and_then(strict);
+        let key = user.client_key_data.take();
+        let key = key.and_then(|key| strict(key.expose_secret().to_owned()));
+        user.client_key_data = key.map(SecretString::from);
+    }
+    Ok(kubeconfig)
+}
+
+/// The same data in strict base64; what is no base64 stays, for the error of whoever needs it.
+fn strict(text: String) -> Option<String> {
+    match decode_data(&text) {
+        Some(data) if data.is_empty() => None,
+        Some(data) => Some(STANDARD.encode(data)),
+        None => Some(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Recorded from `encoding/json` of Go 1.26, which decodes a string into bytes.
+    #[test]
+    fn data_is_decoded_as_by_go() {
+        for (text, expected) in [
+            ("aGVsbG8=", Some("hello")),
+            ("aGVs\nbG8=", Some("hello")),
+            ("aGVs\r\nbG8=\n", Some("hello")),
+            ("\naGVsbG8=", Some("hello")),
+            ("aGVsbG8\n=", Some("hello")),
+            ("aGVsbA=\n=\n", Some("hell")),
+            ("aGVsbG9=", Some("hello")),
+            ("aGVsbB==", Some("hell")),
+            ("aG==", Some("h")),
+            ("", Some("")),
+            ("\n", Some("")),
+            ("aGVsbG8", None),
+            ("aGVsbG8==", None),
+            ("aGVsbG8=\nx", None),
+            ("aGVs bG8=", None),
+            ("aGVs\tbG8=", None),
+            ("aGVs_G8=", None),
+            ("aGVs-G8=", None),
+            ("aGVsbG8=aGVsbG8=", None),
+            ("=", None),
+            ("a", None),
+            ("aG=", None),
+            ("aGVsbG8\u{a0}=", None),
+        ] {
+            assert_eq!(decode_data(text).as_deref(), expected.map(str::as_bytes), "{text:?}");
+        }
+    }
+}

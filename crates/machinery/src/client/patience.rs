@@ -1,0 +1,226 @@
+//! Repeats a request that the API server refuses with a time to come back: 429, and 5xx with `Retry-After`.
+//!
+//! The controller that sent the request sees one slow request, as with kube-controller-manager's client: no failure, no event and
+//! no condition. A request is repeated only if its effect is known: a write that is answered with 500, 502 or 504 may have been
+//! carried out, so its caller decides. The wait lies above the rate limit and the write gate, so it holds no token and no
+//! place, and a repeated write passes the gate again. A term that ends ends the wait.
+//!
+//! A wait holds up nobody else. A reconcile that waits takes a seat of its loop ([`WaitSeats`]), and its worker takes the next key.
+//! Where there are no seats (loops that take one key at a time, tasks that are no reconciles) the client's credit bounds the time:
+//! an API server or a webhook that always asks for more time gets a fifth of it at most, and then the refusal is the answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::layers::{Term, WriteGate, WritesStopped};
+use super::request::RequestIntent;
+
+/// Repetitions of one request at most, as by kube-controller-manager's client.
+const MOST_REPEATS: u32 = 10;
+/// The shortest wait. A server that answers `Retry-After: 0` would get all repetitions at once.
+const SHORTEST_WAIT: Duration = Duration::from_secs(1);
+/// How long requests without a seat may wait in a row. Waits that overlap count once.
+const CREDIT: Duration = Duration::from_secs(30);
+/// Seconds in which one second of credit comes back.
+const CREDIT_RETURNS: u32 = 4;
+/// Reconciles of one loop that wait at the same time. In the next ones the refusal is the answer.
+const SEATS: usize = 256;
+
+tokio::task_local! {
+    /// The reconcile that requests are sent for.
+    static SCOPE: Arc<WaitScope>;
+}
+
+/// Seats for reconciles that wait for the API server while their workers take other keys. One for each loop; clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct WaitSeats {
+    free: Option<Arc<Semaphore>>,
+    closed: CancellationToken,
+}
+
+impl WaitSeats {
+    /// Makes the seats of a loop. Without `beside`, a reconcile that waits keeps its worker, so the client's credit bounds the wait.
+    pub(crate) fn new(beside: bool) -> Self {
+        Self { free: beside.then(|| Arc::new(Semaphore::new(SEATS))), closed: CancellationToken::new() }
+    }
+
+    /// Ends all waits; there are no further ones. The loop is being stopped.
+    pub(crate) fn close(&self) {
+        self.closed.cancel();
+    }
+
+    /// Returns the scope of one reconcile.
+    pub(crate) fn scope(&self) -> Arc<WaitScope> {
+        Arc::new(WaitScope { seats: self.clone(), seat: Mutex::new(None), begun: Notify::new() })
+    }
+}
+
+/// One reconcile: its requests share a seat, from their first wait to the end of the reconcile.
+#[derive(Debug)]
+pub(crate) struct WaitScope {
+    seats: WaitSeats,
+    seat: Mutex<Option<OwnedSemaphorePermit>>,
+    begun: Notify,
+}
+
+impl WaitScope {
+    /// Runs a reconcile in this scope.
+    pub(crate) fn run<F: Future>(self: &Arc<Self>, reconcile: F) -> impl Future<Output = F::Output> + use<F> {
+        SCOPE.scope(Arc::clone(self), reconcile)
+    }
+
+    /// Returns once the reconcile has a seat: its worker may take another key.
+    pub(crate) async fn begun(&self) {
+        self.begun.notified().await;
+    }
+
+    /// Takes a seat unless the reconcile has one. `None`: its loop has no seats.
+    fn take_seat(&self) -> Option<bool> {
+        let free = self.seats.free.as_ref()?;
+        let mut seat = self.seat.lock();
+        if seat.is_none() {
+            *seat = Arc::clone(free).try_acquire_owned().ok();
+            if seat.is_some() {
+                self.begun.notify_one();
+            }
+        }
+        Some(seat.is_some())
+    }
+}
+
+/// How a client waits. All clones of the client share it.
+#[derive(Debug)]
+pub(super) struct Patience {
+    gate: WriteGate,
+    limit: Duration,
+    credit: Mutex<Credit>,
+}
+
+/// What becomes of a request after a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AfterWait {
+    /// It is sent again.
+    Repeat,
+    /// Its refusal is the answer.
+    Answer,
+}
+
+impl Patience {
+    /// Makes the patience of a client whose writes pass `gate`. No repetition of a request begins later than `limit` after its first
+    /// refusal.
+    pub(super) fn new(gate: WriteGate, limit: Duration) -> Self {
+        Self { gate, limit, credit: Mutex::default() }
+    }
+
+    /// Begins a request.
+    pub(super) fn begin(&self, intent: RequestIntent) -> Repeats<'_> {
+        let scope = SCOPE.try_with(Arc::clone).ok();
+        Repeats { patience: self, term: self.gate.term(), scope, intent, count: 0, until: None }
+    }
+}
+
+/// The repetitions of one request.
+pub(super) struct Repeats<'a> {
+    patience: &'a Patience,
+    term: Term,
+    scope: Option<Arc<WaitScope>>,
+    intent: RequestIntent,
+    count: u32,
+    until: Option<Instant>,
+}
+
+impl Repeats<'_> {
+    /// Returns the term that the request belongs to.
+    pub(super) fn term(&self) -> &Term {
+        &self.term
+    }
+
+    /// Returns how long to wait before the request that was answered with `code` is repeated; `None` if the answer stands.
+    pub(super) fn next(&mut self, code: StatusCode, retry_after: Option<Duration>) -> Option<Duration> {
+        let wait = retry_after?.max(SHORTEST_WAIT);
+        if !may_be_repeated(self.intent, code) || self.count == MOST_REPEATS {
+            return None;
+        }
+        let now = Instant::now();
+        let until = *self.until.get_or_insert(now + self.patience.limit);
+        if now + wait >= until {
+            return None;
+        }
+        let is_granted = match &self.scope {
+            Some(scope) if scope.seats.closed.is_cancelled() => false,
+            Some(scope) => scope.take_seat().unwrap_or_else(|| self.patience.credit.lock().take(now, wait)),
+            None => self.patience.credit.lock().take(now, wait),
+        };
+        self.count += u32::from(is_granted);
+        is_granted.then_some(wait)
+    }
+
+    /// Waits before a repetition.
+    ///
+    /// # Errors
+    /// [`WritesStopped`] for a write whose term has ended.
+    pub(super) async fn wait(&self, wait: Duration) -> Result<AfterWait, WritesStopped> {
+        let closed = async {
+            match &self.scope {
+                Some(scope) => scope.seats.closed.cancelled().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.term.ended() => {
+                let is_write = !is_read(self.intent);
+                if is_write && self.term.is_closed() { Err(WritesStopped) } else { Ok(AfterWait::Answer) }
+            }
+            () = closed => Ok(AfterWait::Answer),
+            () = sleep(wait) => Ok(AfterWait::Repeat),
+        }
+    }
+}
+
+/// Whether a refusal with this code says that nothing was done, so that the same request does no harm. Opening a watch is repeated by its
+/// reflector.
+fn may_be_repeated(intent: RequestIntent, code: StatusCode) -> bool {
+    let is_refusal = code == StatusCode::TOO_MANY_REQUESTS || code.is_server_error();
+    is_refusal && !intent.is_watch() && (is_read(intent) || !matches!(code.as_u16(), 500 | 502 | 504))
+}
+
+fn is_read(intent: RequestIntent) -> bool {
+    matches!(
+        intent,
+        RequestIntent::Get | RequestIntent::List | RequestIntent::Watch | RequestIntent::Document
+    )
+}
+
+/// The time that requests without a seat have waited.
+#[derive(Debug, Default)]
+struct Credit {
+    used: Duration,
+    at: Option<Instant>,
+    /// Until when somebody waits; a wait that ends before costs nothing.
+    covered: Option<Instant>,
+}
+
+impl Credit {
+    /// Takes the credit for a wait if there is enough.
+    fn take(&mut self, now: Instant, wait: Duration) -> bool {
+        let since = self.at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        self.used = self.used.saturating_sub(since / CREDIT_RETURNS);
+        self.at = Some(now);
+        let from = self.covered.map_or(now, |covered| covered.max(now));
+        let end = now + wait;
+        let cost = end.saturating_duration_since(from);
+        let is_enough = self.used + cost <= CREDIT;
+        if is_enough {
+            self.used += cost;
+            self.covered = Some(from.max(end));
+        }
+        is_enough
+    }
+}

@@ -1,0 +1,156 @@
+//! How a client sends its requests: repeated where the server asks for that, their answers read and refusals made into errors.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ETAG, HeaderValue, IF_NONE_MATCH, RETRY_AFTER};
+use http::{Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use tower::ServiceExt as _;
+
+use super::api::{ApiClient, ResponseBody};
+use super::body;
+use super::error::{ApiError, LONGEST_RETRY_AFTER};
+use super::layers::{ApiRequest, is_json};
+use super::metadata::MetadataForm;
+use super::patience::AfterWait;
+use super::request::{self, LONGEST_ERROR, Label, RequestIntent, RequestPath, Target};
+
+impl ApiClient {
+    /// A GET of a document that is asked for again and again: `None` when it still is what `etag` names.
+    pub(super) async fn document(
+        &self,
+        path: RequestPath<'_>,
+        accept: &'static str,
+        etag: Option<&HeaderValue>,
+    ) -> Result<Option<(Bytes, Option<HeaderValue>)>, ApiError> {
+        let intent = RequestIntent::Document;
+        let (label, mut request) =
+            request::build(intent, &path.into(), HeaderValue::from_static(accept), None)?;
+        if let Some(etag) = etag {
+            request.headers_mut().insert(IF_NONE_MATCH, etag.clone());
+        }
+        let response = self.dispatch(&label, request).await?;
+        if response.status() == StatusCode::NOT_MODIFIED {
+            return Ok(None);
+        }
+        let response = refuse(&label, response).await?;
+        let etag = response.headers().get(ETAG).cloned();
+        Ok(Some((read(&label, response.into_body(), intent.body_limit()).await?, etag)))
+    }
+
+    pub(super) async fn unary(
+        &self,
+        intent: RequestIntent,
+        target: Target<'_>,
+        accept: HeaderValue,
+        content: Option<(HeaderValue, Bytes)>,
+    ) -> Result<(Label, Bytes), ApiError> {
+        let form = MetadataForm::of(&accept);
+        let (label, response) = self.send(intent, target, accept, content).await?;
+        let response = refuse(&label, response).await?;
+        let Some(form) = form.filter(|_| is_json(response.headers())) else {
+            let body = read(&label, response.into_body(), intent.body_limit()).await?;
+            return Ok((label, body));
+        };
+        let body = read(&label, response.into_body(), form.json_limit(intent.body_limit())).await?;
+        let body =
+            form.in_protobuf(&body).map_err(|error| ApiError::transport(label.as_str(), error.into()))?;
+        Ok((label, body))
+    }
+
+    pub(super) async fn send(
+        &self,
+        intent: RequestIntent,
+        target: Target<'_>,
+        accept: HeaderValue,
+        content: Option<(HeaderValue, Bytes)>,
+    ) -> Result<(Label, Response<ResponseBody>), ApiError> {
+        let (label, request) = request::build(intent, &target, accept, content)?;
+        let response = self.dispatch(&label, request).await?;
+        Ok((label, response))
+    }
+
+    /// Sends a request, and again as long as the server refuses it and says when to come back.
+    async fn dispatch(
+        &self,
+        label: &Label,
+        mut request: ApiRequest,
+    ) -> Result<Response<ResponseBody>, ApiError> {
+        let failed = |source| ApiError::transport(label.as_str(), source);
+        let attempt = async |mut request: ApiRequest| {
+            // A repetition gets its token as it comes to the limiter.
+            if let Some(token) = self.token.as_ref().and_then(|token| token.lock().take()) {
+                request.extensions_mut().insert(token);
+            }
+            self.service.clone().oneshot(request).await.map_err(failed)
+        };
+        let Some(patience) = &self.patience else { return attempt(request).await };
+        let mut repeats = patience.begin(RequestIntent::of(&request));
+        request.extensions_mut().insert(repeats.term().clone());
+        loop {
+            let response = attempt(request.clone()).await?;
+            let Some(wait) = repeats.next(response.status(), retry_after(&response)) else {
+                return Ok(response);
+            };
+            // Read before the wait: an answer that is being read keeps a place of its connection, and holds up a gate that drains.
+            let (parts, body) = response.into_parts();
+            let body = body::collect_start(body, LONGEST_ERROR).await.unwrap_or_default();
+            let code = parts.status.as_u16();
+            tracing::debug!(request = label.as_str(), code, ?wait, "Waiting before the request is repeated");
+            if repeats.wait(wait).await.map_err(|stopped| failed(stopped.into()))? == AfterWait::Answer {
+                let body = Full::from(body).map_err(|never| match never {}).boxed_unsync();
+                return Ok(Response::from_parts(parts, body));
+            }
+        }
+    }
+
+    /// Makes an attempt, and again as long as the server refuses it and says when to come back. What an attempt holds, such as a place
+    /// among the requests to an API group, it does not hold during the wait. Each attempt sends one read, with the client that
+    /// it is given.
+    pub(crate) async fn patiently<T, F>(&self, attempt: impl Fn(Self) -> F) -> Result<T, ApiError>
+    where
+        F: Future<Output = Result<T, ApiError>>,
+    {
+        let impatient = self.impatient();
+        let Some(patience) = &self.patience else { return attempt(impatient).await };
+        let mut repeats = patience.begin(RequestIntent::Get);
+        loop {
+            let answer = attempt(impatient.clone()).await;
+            let Err(error @ ApiError::Refused { code, retry_after, .. }) = &answer else { return answer };
+            let code = StatusCode::from_u16(*code).unwrap_or_default();
+            let Some(wait) = repeats.next(code, *retry_after) else { return answer };
+            tracing::debug!(%error, ?wait, "Waiting before the request is repeated");
+            if !matches!(repeats.wait(wait).await, Ok(AfterWait::Repeat)) {
+                return answer;
+            }
+        }
+    }
+}
+
+/// Reads a response to its end, if that comes within `limit` bytes.
+async fn read(label: &Label, body: ResponseBody, limit: usize) -> Result<Bytes, ApiError> {
+    body::collect(body, limit).await.map_err(|source| ApiError::transport(label.as_str(), source))
+}
+
+/// Returns when the server asks to come back, [`LONGEST_RETRY_AFTER`] at most.
+fn retry_after(response: &Response<ResponseBody>) -> Option<Duration> {
+    let seconds = response.headers().get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds).min(LONGEST_RETRY_AFTER))
+}
+
+/// Turns an answer that is not a success into its error.
+pub(super) async fn refuse(
+    label: &Label,
+    response: Response<ResponseBody>,
+) -> Result<Response<ResponseBody>, ApiError> {
+    if response.status().is_success() {
+        return Ok(response);
+    }
+    let code = response.status();
+    let retry_after = retry_after(&response);
+    // A longer body is cut: the status code alone says what went wrong then.
+    let body = body::collect_start(response.into_body(), LONGEST_ERROR).await;
+    let body = body.map_err(|source| ApiError::transport(label.as_str(), source))?;
+    Err(ApiError::refused(label.as_str(), code, retry_after, &body))
+}

@@ -1,0 +1,121 @@
+//! Objects of any kind in JSON, read as their metadata alone: answers of API servers that offer no protobuf, or that ignore what they are
+//! asked for.
+//!
+//! Such a server may be anybody's, so nothing is relied on. An object of a list whose metadata is missing or malformed is made into one that
+//! cannot be decoded: it exists, and keeps none of the others from being seen. Bytes that are not UTF-8 are replaced, as by Go.
+
+use serde_json::value::RawValue;
+
+use super::JsonError;
+use super::from_json::{Members, head, is_null, mark, parse, put, text, watch_event};
+use super::schema::{Cardinality, FieldType, SCHEMA};
+use crate::wire::splice::put_bytes;
+use crate::wire::wrap_envelope;
+
+const API_VERSION: &str = "meta.k8s.io/v1";
+/// The numbers of the fields that each object and each list has.
+const METADATA: u32 = 1;
+const ITEMS: u32 = 2;
+
+/// Returns the metadata of an object: a `PartialObjectMetadata` in protobuf, in its envelope.
+///
+/// # Errors
+/// The text is no JSON or no object, or its metadata is malformed or lacks a name.
+pub fn metadata_from_json(json: &[u8]) -> Result<Vec<u8>, JsonError> {
+    let json = String::from_utf8_lossy(json);
+    let members: Members<'_> = serde_json::from_str(&json)?;
+    if type_of(&members)? == ("v1".to_owned(), "Status".to_owned()) {
+        return Err(JsonError::new("a Status is no object"));
+    }
+    let encoded = metadata(&members).and_then(|(out, name)| named(&name).map(|()| out))?;
+    Ok(wrap_envelope(API_VERSION, "PartialObjectMetadata", &encoded))
+}
+
+/// Returns the metadata of a list and of its items: a `PartialObjectMetadataList` in protobuf, in its envelope.
+///
+/// # Errors
+/// The text is no JSON or no list. Items that are malformed are made into objects that cannot be decoded.
+pub fn metadata_list_from_json(json: &[u8]) -> Result<Vec<u8>, JsonError> {
+    let json = String::from_utf8_lossy(json);
+    let members: Members<'_> = serde_json::from_str(&json)?;
+    let (_, kind) = type_of(&members)?;
+    if !kind.ends_with("List") {
+        return Err(JsonError::new("it is no list").within("kind"));
+    }
+    let mut out = Vec::new();
+    if let Some(metadata) = member(&members, "metadata") {
+        put_message("meta.v1.ListMeta", metadata, &mut out)?;
+    }
+    let items = member(&members, "items").map_or(Ok(Vec::new()), parse::<Vec<&RawValue>>);
+    for item in items.map_err(|error| error.within("items"))? {
+        put_bytes(&mut out, ITEMS, &metadata_or_mark(item, true));
+    }
+    Ok(wrap_envelope(API_VERSION, "PartialObjectMetadataList", &out))
+}
+
+/// Returns an event of a watch whose object is read as its metadata, in protobuf without the length of its frame.
+///
+/// # Errors
+/// The line is no event. An object that is malformed is made into one that cannot be decoded.
+pub fn metadata_event_from_json(line: &[u8]) -> Result<Vec<u8>, JsonError> {
+    watch_event(&String::from_utf8_lossy(line), |kind, object| {
+        // A bookmark is an object without a name.
+        let encoded = metadata_or_mark(object, kind != "BOOKMARK");
+        Ok(wrap_envelope(API_VERSION, "PartialObjectMetadata", &encoded))
+    })
+}
+
+/// The group version and the kind that an object states.
+fn type_of(members: &Members<'_>) -> Result<(String, String), JsonError> {
+    let stated = |name| match member(members, name) {
+        Some(value) => text(value).map_err(|error| error.within(name)),
+        None => Err(JsonError::new("it is missing").within(name)),
+    };
+    Ok((stated("apiVersion")?, stated("kind")?))
+}
+
+fn member<'a>(members: &Members<'a>, name: &str) -> Option<&'a RawValue> {
+    members.get(name).copied().filter(|value| !is_null(value))
+}
+
+/// The encoded metadata of an object, and its name.
+fn metadata(members: &Members<'_>) -> Result<(Vec<u8>, String), JsonError> {
+    let missing = || JsonError::new("it is missing").within("metadata");
+    let value = member(members, "metadata").ok_or_else(missing)?;
+    let mut out = Vec::new();
+    put_message("meta.v1.ObjectMeta", value, &mut out)?;
+    let fields: Members<'_> = parse(value)?;
+    let name = member(&fields, "name").map_or(Ok(String::new()), text)?;
+    Ok((out, name))
+}
+
+fn named(name: &str) -> Result<(), JsonError> {
+    if name.is_empty() {
+        return Err(JsonError::new("it is missing").within("name").within("metadata"));
+    }
+    Ok(())
+}
+
+/// An object among others. If its metadata is malformed or lacks a name that it must have, it is made into an object that cannot be decoded,
+/// with as much as names it.
+fn metadata_or_mark(object: &RawValue, has_name: bool) -> Vec<u8> {
+    let members: Members<'_> = parse(object).unwrap_or_default();
+    match metadata(&members) {
+        Ok((out, name)) if !has_name || !name.is_empty() => out,
+        _ => {
+            let mut out = Vec::new();
+            if let Some(value) = member(&members, "metadata") {
+                put_bytes(&mut out, METADATA, &head(value));
+            }
+            mark(METADATA, &mut out);
+            out
+        }
+    }
+}
+
+/// Appends metadata, which is the first field of each object and list.
+fn put_message(name: &'static str, value: &RawValue, out: &mut Vec<u8>) -> Result<(), JsonError> {
+    let message = SCHEMA.named(name).ok_or_else(|| JsonError::new(format!("{name} is not known here")))?;
+    put(METADATA, Cardinality::One, FieldType::Message(message), value, out)
+        .map_err(|error| error.within("metadata"))
+}
