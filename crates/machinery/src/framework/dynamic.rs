@@ -15,9 +15,12 @@
 #[cfg(test)]
 mod tests;
 
+use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use futures::future::FusedFuture as _;
 use parking_lot::{Mutex, RwLock};
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -261,22 +264,29 @@ impl Supervisor {
 
     async fn supervise(&self) {
         let mut resets = self.discovery.resets();
-        let deadline = Instant::now() + SETTLE_WITHIN;
-        if timeout_at(deadline, self.begin()).await.is_err() {
+        let mut look = pin!(self.look().fuse());
+        let begun = async {
+            look.as_mut().await;
+            self.wait_synced().await;
+        };
+        if timeout_at(Instant::now() + SETTLE_WITHIN, begun).await.is_err() {
             let behind: Vec<String> = self.behind().iter().map(ToString::to_string).collect();
             let behind = behind.join(", ");
             tracing::warn!(controller = self.controller, behind, "begins without what these caches hold");
         }
         self.settled.send_replace(true);
+        // A look is never cut: a handler that has heard of some objects would not hear of the others, nor that those go.
+        if !look.is_terminated() {
+            look.await;
+        }
         // What was reset while the first watches synced is looked at now.
         while resets.changed().await.is_ok() {
             self.look().await;
         }
     }
 
-    /// The first look, and the watches that come of it synced.
-    async fn begin(&self) {
-        self.look().await;
+    /// Waits until all watches have synced.
+    async fn wait_synced(&self) {
         let handles: Vec<InformerHandle> =
             self.running.lock().iter().map(|running| running.handle.clone()).collect();
         for handle in handles {

@@ -27,7 +27,8 @@ use self::node::{Dependent, Edge, Node, NodeId, Nodes};
 use super::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Uid};
 use coxswain_machinery::api::Kind;
 use coxswain_machinery::api::meta::{ObjectMeta, OwnerReference};
-use coxswain_machinery::random::HashSet;
+use coxswain_machinery::model::clock::Stopwatch;
+use coxswain_machinery::random::{HashMap, HashSet};
 use coxswain_machinery::wire::Str;
 
 /// What a change makes worth looking at. UIDs may be there more than once.
@@ -66,6 +67,8 @@ pub struct Graph {
     absence: Absence,
     /// How many nodes are unseen.
     unseen: usize,
+    /// Unseen objects whose resource nobody serves, and since when that is known.
+    not_served: HashMap<Uid, Stopwatch>,
 }
 
 impl State {
@@ -128,6 +131,9 @@ impl Graph {
             node.name = meta.name.clone();
         }
         self.unseen -= usize::from(was_unseen);
+        if was_unseen {
+            self.not_served.remove(&meta.uid);
+        }
         if another {
             self.recount(id);
             self.appeared(id, affected);
@@ -156,7 +162,11 @@ impl Graph {
         self.tell_owners(&lost, affected);
         self.drop_unreferenced(&lost);
         let Some(node) = self.nodes.get_mut(id) else { return };
-        self.unseen -= usize::from(std::mem::take(&mut node.is_unseen));
+        if std::mem::take(&mut node.is_unseen) {
+            self.unseen -= 1;
+            self.not_served.remove(&node.uid);
+        }
+        let Some(node) = self.nodes.get_mut(id) else { return };
         if node.dependents().is_empty() {
             self.nodes.remove(id);
             return;

@@ -118,10 +118,11 @@ fn released(identity: &ObjectIdentity, at: usize) -> Plan {
     Plan { steps: vec![Step::Write(write)], ..Plan::default() }
 }
 
-/// An object that waits for a dependent which no watch shows: while that is there, it is looked for again and again.
+/// An object that waits for a dependent which no watch shows: while that is there, or may come back with its API, it is looked for
+/// again and again.
 fn blocked(found: &Blocker) -> Plan {
     let mut plan = Plan::default();
-    if matches!(found, Blocker::There(_)) {
+    if matches!(found, Blocker::There(_) | Blocker::NotServed) {
         plan.look_again_after(UNSEEN);
     }
     plan

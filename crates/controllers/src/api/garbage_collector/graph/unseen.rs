@@ -4,12 +4,15 @@
 //! that waits for it goes on waiting. It ends when a watch shows it again or shows all objects of its resource without it, and
 //! when a live read does not find it.
 
+use std::time::Duration;
+
 use super::facts::identity;
 use super::node::{Node, NodeId, State};
 use super::{AffectedObjects, Graph, ObjectIdentity, Removal};
 use crate::api::garbage_collector::Uid;
 use coxswain_machinery::api::Kind;
 use coxswain_machinery::api::meta::OwnerReference;
+use coxswain_machinery::model::clock::Stopwatch;
 
 /// How an unseen object was found by a live read.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,9 +21,13 @@ pub enum Blocker {
     There(Vec<OwnerReference>),
     /// It is gone, or its name is another object's.
     Gone,
-    /// Neither discovery nor the server knows of its resource.
+    /// Neither discovery nor the server knows of its resource now.
     NotServed,
 }
+
+/// How long nobody must serve a resource until its objects count as gone. An API that is installed anew, or an API server that is
+/// replaced by one with other flags, is away for less.
+const FOR_GOOD: Duration = Duration::from_mins(10);
 
 impl Graph {
     /// Objects of `kind` are not watched any more. That is no proof that they are gone: the server may prefer another version, or
@@ -59,9 +66,18 @@ impl Graph {
             return;
         }
         let removal = match found {
-            Blocker::There(references) => return self.relink(id, references, false, affected),
+            Blocker::There(references) => {
+                self.not_served.remove(uid);
+                return self.relink(id, references, false, affected);
+            }
             Blocker::Gone => Removal::Deleted,
-            Blocker::NotServed => Removal::Missed,
+            Blocker::NotServed => {
+                let since = self.not_served.entry(uid.clone()).or_insert_with(Stopwatch::start);
+                if since.elapsed() < FOR_GOOD {
+                    return;
+                }
+                Removal::Missed
+            }
         };
         // They may wait for others that are unseen.
         self.tell_waiting_owners(id, affected);

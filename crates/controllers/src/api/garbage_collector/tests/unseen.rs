@@ -1,6 +1,8 @@
 //! Dependents whose watch has ended, as when the server prefers another version or discovery lacks a group for a moment: owners
 //! that wait for them go on waiting until a live read or another watch shows that they are gone.
 
+use std::time::Duration;
+
 use super::super::graph::{AffectedObjects, Blocker, Graph};
 use super::super::plan::plan;
 use super::super::view::{Attempt, Kinds, Subject, View, observe};
@@ -125,19 +127,34 @@ fn an_owner_is_let_go_when_live_reads_find_no_dependent_left() {
     assert!(is_released(&graph));
 }
 
-#[test]
-fn a_kind_is_gone_when_neither_discovery_nor_the_server_has_it() {
+#[tokio::test(start_paused = true)]
+async fn a_kind_is_gone_when_neither_discovery_nor_the_server_has_it() {
     let child = gadget("child");
     let (mut graph, _) = waiting_for(&[&child]);
     let in_discovery = found(&graph, Gadgets::In(&GADGET), &GADGET, "child", Err(not_served()));
     assert_eq!(in_discovery, (None, false), "it is tried again");
     let gone = found(&graph, Gadgets::NotServed, &GADGET, "child", Err(not_served()));
-    assert_eq!(gone, (Some(Blocker::NotServed), false));
-    assert_eq!(
-        told(|affected| graph.looked_for(&uid(&child), &Blocker::NotServed, affected)).0,
-        ["uid-owner"]
-    );
+    assert_eq!(gone, (Some(Blocker::NotServed), true));
+    let mut look = || told(|affected| graph.looked_for(&uid(&child), &Blocker::NotServed, affected)).0;
+    assert!(look().is_empty(), "an API may be installed anew");
+    tokio::time::advance(Duration::from_mins(9)).await;
+    assert!(look().is_empty());
+    tokio::time::advance(Duration::from_mins(1)).await;
+    assert_eq!(look(), ["uid-owner"]);
     assert!(is_released(&graph));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_that_comes_back_begins_the_time_anew() {
+    let child = gadget("child");
+    let (mut graph, _) = waiting_for(&[&child]);
+    let there = Blocker::There(child.owner_references.clone());
+    for found in [&Blocker::NotServed, &there, &Blocker::NotServed] {
+        assert!(told(|affected| graph.looked_for(&uid(&child), found, affected)).0.is_empty());
+        tokio::time::advance(Duration::from_mins(6)).await;
+    }
+    assert!(told(|affected| graph.looked_for(&uid(&child), &Blocker::NotServed, affected)).0.is_empty());
+    assert!(!is_released(&graph));
 }
 
 #[test]

@@ -9,8 +9,8 @@
 //!   annotation is set before anything else of it changes. A template that a user edits later therefore does not count, and
 //!   the Deployment rolls out its own again.
 //!
-//! Admission may change a template again with each update. Then none of these ReplicaSets counts, and after three of them no further
-//! one is created.
+//! Admission may change a template again with each update. Then none of these ReplicaSets counts, and after three of them the next
+//! one is created ten minutes later, and each further one after twice the time.
 
 use std::iter;
 use std::sync::Arc;
@@ -27,8 +27,10 @@ use coxswain_machinery::model::template::{HASH_LABEL, Template};
 const MOST_COLLISIONS: usize = 8;
 /// ReplicaSets of one template that admission may change before no further one is created.
 const MOST_CHANGED: usize = 3;
-/// How long after the last of them one more is created.
+/// How long after the third of them one more is created. The time doubles with each further one.
 const NEXT_NAME: SignedDuration = SignedDuration::from_mins(10);
+/// How often it doubles at most: not more names are known.
+const MOST_DOUBLED: usize = 1 + MOST_COLLISIONS - MOST_CHANGED;
 
 /// The hashes by which the Deployment's template was named, the last one first.
 pub(super) struct Names(Vec<(Option<i32>, String)>);
@@ -49,7 +51,7 @@ impl Names {
     }
 
     /// Whether no further name is to be tried now: [`MOST_CHANGED`] ReplicaSets of `owner` were named after the template and have
-    /// another one, and the last of them was created less than [`NEXT_NAME`] ago. Later one more is tried, because admission
+    /// another one, and the last of them was created not long enough ago. Later one more is tried, because admission
     /// may have changed.
     pub(super) fn are_exhausted(
         &self,
@@ -65,8 +67,13 @@ impl Names {
                 last = last.max(set.metadata.creation_timestamp.map_or(now, Timestamp::from));
             }
         }
-        Ok(changed >= MOST_CHANGED && now.duration_since(last) < NEXT_NAME)
+        Ok(changed.checked_sub(MOST_CHANGED).is_some_and(|more| now.duration_since(last) < pause(more)))
     }
+}
+
+/// How long after the last ReplicaSet one more is created, when there are so many more than [`MOST_CHANGED`].
+fn pause(more: usize) -> SignedDuration {
+    NEXT_NAME * (1 << more.min(MOST_DOUBLED))
 }
 
 /// The hash of the admitted template, if `set` was created from the template of these names and changed by admission then.

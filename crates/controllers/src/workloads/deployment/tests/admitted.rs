@@ -149,4 +149,6 @@ fn few_replica_sets_are_created_for_a_template_that_never_stays() {
     assert_eq!(taken(2, 0), (1, Some(2)), "the next name is tried");
     assert_eq!(taken(3, 599), (2, Some(2)), "an event and a condition, and no further name");
     assert_eq!(taken(3, 600), (1, Some(3)), "admission may have changed");
+    assert_eq!(taken(4, 1199), (2, Some(3)), "each further one takes twice the time");
+    assert_eq!(taken(4, 1200), (1, Some(4)));
 }
