@@ -519,17 +519,28 @@ impl Reader {
 
     async fn find(&self, read: &Read) -> ReadResult {
         match read {
-            Read::Object(kind, key) => ReadResult::Object(self.object(read, kind, key).await),
-            Read::Scale(kind, key) => ReadResult::Object(self.scale(read, kind, key).await),
+            // A read that is shared does not wait for the server: each who shares it does, with a seat of its own.
+            Read::Object(kind, key) => {
+                ReadResult::Object(self.client.patiently(|client| self.object(client, read, kind, key)).await)
+            }
+            Read::Scale(kind, key) => {
+                ReadResult::Object(self.client.patiently(|client| self.scale(client, read, kind, key)).await)
+            }
             Read::Page(page) => ReadResult::Page(self.page(page).await),
-            Read::Json(uri) => ReadResult::Json(self.json(read, uri).await),
-            Read::Document(form, uri) => ReadResult::Document(self.document(read, form, uri).await),
+            Read::Json(uri) => {
+                ReadResult::Json(self.client.patiently(|client| self.json(client, read, uri)).await)
+            }
+            Read::Document(form, uri) => ReadResult::Document(
+                self.client.patiently(|client| self.document(client, read, form, uri)).await,
+            ),
             Read::Access(question) => ReadResult::Access(self.client.review_access(question).await),
             Read::Parsed(parser, input) => {
                 let (parse, input) = (parser.parse, input.clone());
                 ReadResult::Parsed(self.pool.run(move || parse(input.bytes())).await)
             }
-            Read::List(kind, namespace) => ReadResult::List(self.list(read, kind, namespace).await),
+            Read::List(kind, namespace) => ReadResult::List(
+                self.client.patiently(|client| self.list(client, read, kind, namespace)).await,
+            ),
             Read::Resources => ReadResult::Resources(self.discovery.resources().await),
             Read::LatestResources => ReadResult::Resources(self.discovery.latest().await),
         }
@@ -537,12 +548,13 @@ impl Reader {
 
     async fn object(
         &self,
+        client: ApiClient,
         what: &Read,
         kind: &'static Kind,
         key: &Key,
     ) -> Result<Option<AnyObject>, ApiError> {
         let read = || {
-            let (client, key) = (self.client.clone(), key.clone());
+            let (client, key) = (client.clone(), key.clone());
             async move { present(client.get(kind, &key).await) }
         };
         self.shared.read(what, read).await
@@ -550,12 +562,13 @@ impl Reader {
 
     async fn scale(
         &self,
+        client: ApiClient,
         what: &Read,
         kind: &'static Kind,
         key: &Key,
     ) -> Result<Option<AnyObject>, ApiError> {
         let read = || {
-            let (client, key) = (self.client.clone(), key.clone());
+            let (client, key) = (client.clone(), key.clone());
             async move { present(client.scale(kind, &key).await) }
         };
         self.shared.read(what, read).await
@@ -563,28 +576,28 @@ impl Reader {
 
     async fn list(
         &self,
+        client: ApiClient,
         what: &Read,
         kind: &'static Kind,
         namespace: &Str,
     ) -> Result<Arc<ObjectList>, ApiError> {
         let read = || {
-            let (client, namespace) = (self.client.clone(), namespace.clone());
+            let (client, namespace) = (client.clone(), namespace.clone());
             async move { client.list_all(kind, &namespace).await.map(Arc::new) }
         };
         self.shared_lists.read(what, read).await
     }
 
-    async fn json(&self, what: &Read, uri: &RequestUri) -> Result<Arc<Value>, ApiError> {
+    async fn json(&self, client: ApiClient, what: &Read, uri: &RequestUri) -> Result<Arc<Value>, ApiError> {
         let read = || {
-            let (client, uri, places) = (self.client.clone(), uri.clone(), self.places(uri.group()));
+            let (client, uri, places) = (client.clone(), uri.clone(), self.places(uri.group()));
             let slow = self.slow.clone();
             async move {
-                let answer = client.patiently(|client| async {
-                    let client = client;
+                let answer = async {
                     // Semaphores are closed by nobody.
                     let _place = places.acquire().await;
                     client.json_of(&uri, LONGEST_JSON).await.map(Arc::new)
-                });
+                };
                 slow.answered(uri.group(), answer).await
             }
         };
@@ -605,12 +618,13 @@ impl Reader {
 
     async fn document(
         &self,
+        client: ApiClient,
         what: &Read,
         form: &'static DocumentForm,
         uri: &RequestUri,
     ) -> Result<AnyDocument, ApiError> {
         let read = || {
-            let (client, uri) = (self.client.clone(), uri.clone());
+            let (client, uri) = (client.clone(), uri.clone());
             async move {
                 let mut pieces = client.pieces_of(&uri, form.longest).await?;
                 (form.read)(&mut pieces)
