@@ -102,7 +102,7 @@ impl ApiClient {
     where
         F: Future<Output = Result<T, ApiError>>,
     {
-        let impatient = self.impatient();
+        let impatient = self.clone().impatient();
         let Some(patience) = &self.patience else { return attempt(impatient).await };
         let mut repeats = patience.begin(RequestIntent::Get);
         loop {

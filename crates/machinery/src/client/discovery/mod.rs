@@ -295,7 +295,7 @@ pub struct NotReady {
 pub async fn wait_for_api_server(client: &ApiClient, within: Duration) -> Result<(), NotReady> {
     let deadline = Instant::now() + within;
     let mut last = None;
-    let client = client.impatient();
+    let client = client.clone().impatient();
     loop {
         let attempt = tokio::time::timeout_at(deadline, client.text(RequestPath::HEALTHZ)).await;
         let unanswered = || ApiError::Timeout { request: "GET /healthz".to_owned(), after: within };
