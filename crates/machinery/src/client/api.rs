@@ -141,8 +141,8 @@ impl ApiClient {
 
     /// Returns the same client, whose callers see every refusal: for those that wait by themselves.
     #[must_use]
-    pub fn impatient(&self) -> Self {
-        Self { patience: None, ..self.clone() }
+    pub fn impatient(self) -> Self {
+        Self { patience: None, ..self }
     }
 
     /// The client whose service has this layer.

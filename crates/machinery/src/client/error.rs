@@ -7,6 +7,7 @@ use http::StatusCode;
 
 use super::api::BoxError;
 use super::body::AnswerTooLong;
+use super::patience::WaitEnded;
 use super::{RequestTimeout, TokenError, TransportError, WritesStopped};
 use crate::api::meta::{Status, StatusCause, StatusDetails, StatusMetadata};
 use crate::wire::json::JsonError;
@@ -225,6 +226,7 @@ impl ApiError {
             Self::Transport { source, .. } => {
                 let unsent = source.downcast_ref::<TransportError>().is_some_and(TransportError::is_not_sent)
                     || source.is::<WritesStopped>()
+                    || source.is::<WaitEnded>()
                     || source.is::<TokenError>();
                 !unsent
             }
@@ -236,10 +238,10 @@ impl ApiError {
         }
     }
 
-    /// Whether it is a write that was not sent because writes have stopped: leadership is lost, or the manager is
-    /// shutting down. Nothing is to be reported and nothing to be tried again.
+    /// Whether it is a write that was not sent, or a request that is not repeated, because leadership is lost, or the controller or the
+    /// manager is being stopped. Nothing is to be reported.
     pub fn is_writes_stopped(&self) -> bool {
-        matches!(self, Self::Transport { source, .. } if source.is::<WritesStopped>())
+        matches!(self, Self::Transport { source, .. } if source.is::<WritesStopped>() || source.is::<WaitEnded>())
     }
 
     /// How long the server asked to wait.

@@ -6,8 +6,9 @@
 //! place, and a repeated write passes the gate again. A term that ends ends the wait.
 //!
 //! A wait holds up nobody else. A reconcile that waits takes a seat of its loop ([`WaitSeats`]), and its worker takes the next key.
-//! Where there are no seats (loops that take one key at a time, tasks that are no reconciles) the client's credit bounds the time:
-//! an API server or a webhook that always asks for more time gets a fifth of it at most, and then the refusal is the answer.
+//! Where there is no seat (loops that take one key at a time, tasks that are no reconciles, more reconciles than seats) the client's
+//! credit bounds the time: an API server or a webhook that always asks for more time gets a fifth of it at most, and then the refusal
+//! is the answer. Nothing of a refusal is kept over a wait.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,19 +19,24 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::layers::{Term, WriteGate, WritesStopped};
+use super::layers::{Term, WriteGate};
 use super::request::RequestIntent;
+use crate::model::bucket::{BucketLevel, TokenBucket};
 
 /// Repetitions of one request at most, as by kube-controller-manager's client.
 const MOST_REPEATS: u32 = 10;
 /// The shortest wait. A server that answers `Retry-After: 0` would get all repetitions at once.
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);
-/// How long requests without a seat may wait in a row. Waits that overlap count once.
-const CREDIT: Duration = Duration::from_secs(30);
+/// Repetitions that a client may send at once, and how many more it may send in each second: a quarter of the usual rate limit, so that
+/// requests which are refused again and again leave most of it to others.
+const REPEATS: u32 = 100;
+const REPEATS_PER_SECOND: f64 = 5.0;
+/// How long requests without a seat may wait in a row. Waits that overlap count once. API priority and fairness asks for 32 seconds at most.
+const CREDIT: Duration = Duration::from_secs(40);
 /// Seconds in which one second of credit comes back.
 const CREDIT_RETURNS: u32 = 4;
-/// Reconciles of one loop that wait at the same time. In the next ones the refusal is the answer.
-const SEATS: usize = 256;
+/// Reconciles of one loop that wait next to its workers.
+const SEATS: usize = 32;
 
 tokio::task_local! {
     /// The reconcile that requests are sent for.
@@ -80,9 +86,9 @@ impl WaitScope {
         self.begun.notified().await;
     }
 
-    /// Takes a seat unless the reconcile has one. `None`: its loop has no seats.
-    fn take_seat(&self) -> Option<bool> {
-        let free = self.seats.free.as_ref()?;
+    /// Takes a seat unless the reconcile has one, and returns whether it has one now.
+    fn take_seat(&self) -> bool {
+        let Some(free) = &self.seats.free else { return false };
         let mut seat = self.seat.lock();
         if seat.is_none() {
             *seat = Arc::clone(free).try_acquire_owned().ok();
@@ -90,7 +96,7 @@ impl WaitScope {
                 self.begun.notify_one();
             }
         }
-        Some(seat.is_some())
+        seat.is_some()
     }
 }
 
@@ -100,22 +106,28 @@ pub(super) struct Patience {
     gate: WriteGate,
     limit: Duration,
     credit: Mutex<Credit>,
+    began: Instant,
+    repeats: Mutex<BucketLevel>,
 }
 
-/// What becomes of a request after a wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AfterWait {
-    /// It is sent again.
-    Repeat,
-    /// Its refusal is the answer.
-    Answer,
-}
+/// A wait ended because leadership is lost, writes are cut off, or the controller is being stopped. The request was refused and is not
+/// repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not repeated: leadership is lost, or the controller is being stopped")]
+pub(super) struct WaitEnded;
 
 impl Patience {
     /// Makes the patience of a client whose writes pass `gate`. No repetition of a request begins later than `limit` after its first
     /// refusal.
     pub(super) fn new(gate: WriteGate, limit: Duration) -> Self {
-        Self { gate, limit, credit: Mutex::default() }
+        let (credit, repeats) = (Mutex::default(), Mutex::default());
+        Self { gate, limit, credit, began: Instant::now(), repeats }
+    }
+
+    /// Takes one of the repetitions that the client may send.
+    fn take_repeat(&self) -> bool {
+        let bucket = TokenBucket::per_second(REPEATS_PER_SECOND, REPEATS);
+        bucket.take(&mut self.repeats.lock(), self.began.elapsed())
     }
 
     /// Begins a request.
@@ -152,11 +164,11 @@ impl Repeats<'_> {
         if now + wait >= until {
             return None;
         }
-        let is_granted = match &self.scope {
-            Some(scope) if scope.seats.closed.is_cancelled() => false,
-            Some(scope) => scope.take_seat().unwrap_or_else(|| self.patience.credit.lock().take(now, wait)),
-            None => self.patience.credit.lock().take(now, wait),
-        };
+        let is_stopped = self.term.is_closed()
+            || self.scope.as_ref().is_some_and(|scope| scope.seats.closed.is_cancelled());
+        let has_seat = || self.scope.as_ref().is_some_and(|scope| scope.take_seat());
+        let has_credit = || self.patience.credit.lock().take(now, wait);
+        let is_granted = !is_stopped && self.patience.take_repeat() && (has_seat() || has_credit());
         self.count += u32::from(is_granted);
         is_granted.then_some(wait)
     }
@@ -164,8 +176,8 @@ impl Repeats<'_> {
     /// Waits before a repetition.
     ///
     /// # Errors
-    /// [`WritesStopped`] for a write whose term has ended.
-    pub(super) async fn wait(&self, wait: Duration) -> Result<AfterWait, WritesStopped> {
+    /// The term of the request has ended, or its controller is being stopped.
+    pub(super) async fn wait(&self, wait: Duration) -> Result<(), WaitEnded> {
         let closed = async {
             match &self.scope {
                 Some(scope) => scope.seats.closed.cancelled().await,
@@ -174,12 +186,9 @@ impl Repeats<'_> {
         };
         tokio::select! {
             biased;
-            () = self.term.ended() => {
-                let is_write = !is_read(self.intent);
-                if is_write && self.term.is_closed() { Err(WritesStopped) } else { Ok(AfterWait::Answer) }
-            }
-            () = closed => Ok(AfterWait::Answer),
-            () = sleep(wait) => Ok(AfterWait::Repeat),
+            () = self.term.ended() => Err(WaitEnded),
+            () = closed => Err(WaitEnded),
+            () = sleep(wait) => Ok(()),
         }
     }
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ETAG, HeaderValue, IF_NONE_MATCH, RETRY_AFTER};
 use http::{Response, StatusCode};
-use http_body_util::{BodyExt as _, Full};
 use tower::ServiceExt as _;
 
 use super::api::{ApiClient, ResponseBody};
@@ -13,7 +12,6 @@ use super::body;
 use super::error::{ApiError, LONGEST_RETRY_AFTER};
 use super::layers::{ApiRequest, is_json};
 use super::metadata::MetadataForm;
-use super::patience::AfterWait;
 use super::request::{self, LONGEST_ERROR, Label, RequestIntent, RequestPath, Target};
 
 impl ApiClient {
@@ -93,15 +91,12 @@ impl ApiClient {
             let Some(wait) = repeats.next(response.status(), retry_after(&response)) else {
                 return Ok(response);
             };
-            // Read before the wait: an answer that is being read keeps a place of its connection, and holds up a gate that drains.
-            let (parts, body) = response.into_parts();
-            let body = body::collect_start(body, LONGEST_ERROR).await.unwrap_or_default();
-            let code = parts.status.as_u16();
+            let code = response.status().as_u16();
+            // Ended before the wait: an answer that is being read keeps a place of its connection, and holds up a gate that drains. What it
+            // says matters no more, nor whether it ends well.
+            drop(body::collect_start(response.into_body(), LONGEST_ERROR).await);
             tracing::debug!(request = label.as_str(), code, ?wait, "Waiting before the request is repeated");
-            if repeats.wait(wait).await.map_err(|stopped| failed(stopped.into()))? == AfterWait::Answer {
-                let body = Full::from(body).map_err(|never| match never {}).boxed_unsync();
-                return Ok(Response::from_parts(parts, body));
-            }
+            repeats.wait(wait).await.map_err(|ended| failed(ended.into()))?;
         }
     }
 
@@ -112,7 +107,7 @@ impl ApiClient {
     where
         F: Future<Output = Result<T, ApiError>>,
     {
-        let impatient = self.impatient();
+        let impatient = self.clone().impatient();
         let Some(patience) = &self.patience else { return attempt(impatient).await };
         let mut repeats = patience.begin(RequestIntent::Get);
         loop {
@@ -121,8 +116,9 @@ impl ApiClient {
             let code = StatusCode::from_u16(*code).unwrap_or_default();
             let Some(wait) = repeats.next(code, *retry_after) else { return answer };
             tracing::debug!(%error, ?wait, "Waiting before the request is repeated");
-            if !matches!(repeats.wait(wait).await, Ok(AfterWait::Repeat)) {
-                return answer;
+            if let Err(ended) = repeats.wait(wait).await {
+                let ApiError::Refused { request, .. } = error else { return answer };
+                return Err(ApiError::transport(request, ended.into()));
             }
         }
     }

@@ -164,7 +164,8 @@ impl Executor {
             }
             Err(error) => {
                 let failure = self.describe_write(&write, &what, &error).await;
-                if let Some(event) = write.on_failure {
+                let is_stopped = matches!(&error, ExecuteError::Api(error) if error.is_writes_stopped());
+                if let Some(event) = write.on_failure.filter(|_| !is_stopped) {
                     self.events.emit(filled(event, "{error}", &failure.message));
                 }
                 let ambiguous = matches!(&error, ExecuteError::Api(error) if error.is_ambiguous());

@@ -21,7 +21,7 @@ use crate::api::core::ServiceAccount;
 use crate::api::kinds::{PODS, SERVICE_ACCOUNTS};
 use crate::api::meta::{ObjectMeta, Status, StatusDetails};
 use crate::api::pod::Pod;
-use crate::client::{ApiClient, BoxError};
+use crate::client::{ApiClient, BoxError, WritesStopped};
 use crate::model::Key;
 use crate::model::plan::{
     Admission, EventSpec, Expect, FinishOrder, Patch, Plan, Regarding, Step, Tolerate, UNPREPARED, Verb,
@@ -30,8 +30,12 @@ use crate::model::plan::{
 use crate::wire::splice::{Edit, edit, get, put_bytes};
 use crate::wire::{Message, Str, Time, Uid, Value, unwrap_envelope, wrap_envelope};
 
+/// For a write that the client does not send.
+const STOPPED: u16 = 0;
+
 #[derive(Default)]
 struct Script {
+    /// Codes and bodies; [`STOPPED`] for a write that is not sent.
     answers: Mutex<VecDeque<(u16, Vec<u8>)>>,
     requests: Mutex<Vec<String>>,
     queries: Mutex<Vec<String>>,
@@ -56,6 +60,9 @@ impl Script {
                 let body = request.into_body().collect().await?.to_bytes();
                 script.bodies.lock().push(body);
                 let (code, body) = script.answers.lock().pop_front().ok_or("no answer scripted")?;
+                if code == STOPPED {
+                    return Err(WritesStopped.into());
+                }
                 let body = Full::new(Bytes::from(body)).map_err(BoxError::from).boxed_unsync();
                 Response::builder().status(code).body(body).map_err(BoxError::from)
             }
@@ -196,6 +203,15 @@ async fn what_the_server_does_not_do_can_be_tolerated() {
         let nothing = executed.effects.iter().any(|effect| effect.change == WriteEffect::Nothing);
         assert_eq!(nothing, tolerated, "{code}");
     }
+}
+
+#[tokio::test]
+async fn write_that_is_not_sent_because_writes_have_stopped_emits_no_event() {
+    let script = Arc::new(Script::default());
+    script.answer(STOPPED, Vec::new());
+    let executed = run(&script, vec![Step::Write(create())]).await;
+    assert!(executed.error.is_some() && executed.effects.is_empty());
+    assert_eq!(*script.events.lock(), [] as [&str; 0]);
 }
 
 #[tokio::test]

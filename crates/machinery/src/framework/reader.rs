@@ -133,13 +133,22 @@ impl Reader {
 
     async fn find(&self, read: &Read) -> ReadResult {
         match read {
-            Read::Object(kind, key) => ReadResult::Object(self.object(read, kind, key).await),
-            Read::Scale(kind, key) => ReadResult::Object(self.scale(read, kind, key).await),
+            // A read that is shared does not wait for the server: each who shares it does, with a seat of its own.
+            Read::Object(kind, key) => {
+                ReadResult::Object(self.client.patiently(|client| self.object(client, read, kind, key)).await)
+            }
+            Read::Scale(kind, key) => {
+                ReadResult::Object(self.client.patiently(|client| self.scale(client, read, kind, key)).await)
+            }
             Read::Page(page) => {
                 ReadResult::Page(self.timed(async |client| page_of(&client, page).await).await)
             }
-            Read::Json(uri) => ReadResult::Json(self.json(read, uri).await),
-            Read::Document(form, uri) => ReadResult::Document(self.document(read, form, uri).await),
+            Read::Json(uri) => {
+                ReadResult::Json(self.client.patiently(|client| self.json(client, read, uri)).await)
+            }
+            Read::Document(form, uri) => ReadResult::Document(
+                self.client.patiently(|client| self.document(client, read, form, uri)).await,
+            ),
             Read::Access(question) => {
                 ReadResult::Access(self.timed(async |client| client.review_access(question).await).await)
             }
@@ -148,7 +157,9 @@ impl Reader {
                 let parsed = self.pool.run(move || parse(input.bytes()));
                 ReadResult::Parsed(answered(&ReadClock::started(), false, parsed).await)
             }
-            Read::List(kind, namespace) => ReadResult::List(self.list(read, kind, namespace).await),
+            Read::List(kind, namespace) => ReadResult::List(
+                self.client.patiently(|client| self.list(client, read, kind, namespace)).await,
+            ),
             Read::Resources | Read::SearchedResources(_) | Read::LatestResources => {
                 let resources = async {
                     match read {
@@ -164,39 +175,43 @@ impl Reader {
 
     async fn object(
         &self,
+        client: ApiClient,
         what: &Read,
         kind: &'static Kind,
         key: &Key,
     ) -> Result<Option<AnyObject>, ApiError> {
         let key = key.clone();
         let read = async move |client: ApiClient| present(client.get(kind, &key).await);
-        self.shared(&self.shared, what, RateClass::Other, read).await
+        self.shared(client, &self.shared, what, RateClass::Other, read).await
     }
 
     async fn scale(
         &self,
+        client: ApiClient,
         what: &Read,
         kind: &'static Kind,
         key: &Key,
     ) -> Result<Option<AnyObject>, ApiError> {
         let key = key.clone();
         let read = async move |client: ApiClient| present(client.scale(kind, &key).await);
-        self.shared(&self.shared, what, RateClass::Scale, read).await
+        self.shared(client, &self.shared, what, RateClass::Scale, read).await
     }
 
     async fn list(
         &self,
+        client: ApiClient,
         what: &Read,
         kind: &'static Kind,
         namespace: &Str,
     ) -> Result<Arc<ObjectList>, ApiError> {
         let namespace = namespace.clone();
         let read = async move |client: ApiClient| client.list_all(kind, &namespace).await.map(Arc::new);
-        self.shared(&self.shared_lists, what, RateClass::Other, read).await
+        self.shared(client, &self.shared_lists, what, RateClass::Other, read).await
     }
 
     async fn document(
         &self,
+        client: ApiClient,
         what: &Read,
         form: &'static DocumentForm,
         uri: &RequestUri,
@@ -207,12 +222,13 @@ impl Reader {
             (form.read)(&mut pieces)
                 .map_err(|what| ApiError::Malformed { request: format!("GET {}", uri.path()), what })
         };
-        self.shared(&self.documents, what, RateClass::Other, read).await
+        self.shared(client, &self.documents, what, RateClass::Other, read).await
     }
 
     /// Makes a read once for all who ask for it. Its clock runs while its first request is under way.
     async fn shared<T, F>(
         &self,
+        client: ApiClient,
         reads: &SharedReads<T>,
         what: &Read,
         class: RateClass,
@@ -222,7 +238,6 @@ impl Reader {
         T: Clone + Send + Sync + 'static,
         F: Future<Output = Result<T, ApiError>> + Send + 'static,
     {
-        let client = self.client.clone();
         let (joined, clock) = reads.join(what, |clock| async move {
             clock.stop();
             let client = client.admitted(&class).await;
@@ -248,31 +263,24 @@ impl Reader {
     ///
     /// A read of a slow group fails at once when the line of the group is long, or when the worker has no room to set the key aside: the
     /// line would only grow, and the other keys of the worker would wait.
-    async fn json(&self, what: &Read, uri: &RequestUri) -> Result<Arc<Value>, ApiError> {
+    async fn json(&self, client: ApiClient, what: &Read, uri: &RequestUri) -> Result<Arc<Value>, ApiError> {
         let (line, is_slow, has_room) = (self.line(uri.group()), self.slow.has(uri.group()), has_room());
         let is_full = line.is_full() && !self.answers.is_lined_up(what);
         if is_slow && (is_full || !has_room) {
             return Err(slow_group(uri));
         }
-        let (client, slow, asked) = (self.client.clone(), self.slow.clone(), uri.clone());
+        let (slow, asked) = (self.slow.clone(), uri.clone());
         let (joined, clock) = self.answers.join(what, |clock| async move {
             let _in_line = InLine::begin(&line);
-            let (clock, line, slow, asked) = (&clock, &line, &slow, &asked);
-            // A group that asks for time is not slow: the clock stands while it is waited for.
-            let attempt = |client: ApiClient| async move {
-                clock.stop();
-                let client = client.admitted(&asked.rate_class()).await;
-                clock.start();
-                let answer = async {
-                    // Semaphores are closed by nobody.
-                    let _place = line.places.acquire().await;
-                    client.json_of(asked, LONGEST_JSON).await.map(Arc::new)
-                };
-                let answer = slow.answered(asked.group(), answer).await;
-                clock.stop();
-                answer
+            clock.stop();
+            let client = client.admitted(&asked.rate_class()).await;
+            clock.start();
+            let answer = async {
+                // Semaphores are closed by nobody.
+                let _place = line.places.acquire().await;
+                client.json_of(&asked, LONGEST_JSON).await.map(Arc::new)
             };
-            client.patiently(attempt).await
+            slow.answered(asked.group(), answer).await
         });
         if has_room {
             return answered(&clock, is_slow, joined).await;

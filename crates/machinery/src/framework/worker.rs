@@ -434,7 +434,9 @@ impl Worker {
             let requeue_after = self.paced(key, tried, end).into_iter().chain(again).min();
             Outcome::done(tried.written.len(), requeue_after, tried.cooldown)
         };
-        if !tried.failures.is_empty() {
+        // Whoever leads next, or the next instance, sends what was not sent. That is no failure of the object.
+        let is_stopped = matches!(&tried.error, Some(ExecuteError::Api(error)) if error.is_writes_stopped());
+        if !tried.failures.is_empty() && !is_stopped {
             let recorded = self.record_failure(key, &tried.failures, &tried.written).await;
             tried.actions.extend(recorded.actions);
             tried.has_changed |= recorded.has_changed;
@@ -613,7 +615,9 @@ fn answer(asked: Vec<oneshot::Sender<Synced>>, synced: impl FnOnce() -> Synced) 
 /// goes.
 fn failed(error: &ExecuteError, requeue_after: Option<Duration>) -> Outcome {
     let quiet = match error {
-        ExecuteError::Api(error) => error.is_conflict() || error.is_namespace_terminating(),
+        ExecuteError::Api(error) => {
+            error.is_conflict() || error.is_namespace_terminating() || error.is_writes_stopped()
+        }
         _ => false,
     };
     let (retry, refused) = (error.is_retriable(), error.is_refusal());

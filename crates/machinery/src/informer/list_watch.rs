@@ -18,7 +18,7 @@ pub trait ListWatch: Send + Sync + 'static {
 impl ListWatch for ApiClient {
     fn list(&self, kind: &'static Kind, query: ListQuery) -> BoxFuture<'_, Result<ListPage, ApiError>> {
         // A reflector waits by itself.
-        Box::pin(async move { ApiClient::list(&self.impatient(), kind, &query).await })
+        Box::pin(async move { ApiClient::list(&self.clone().impatient(), kind, &query).await })
     }
 
     fn watch(&self, kind: &'static Kind, query: WatchQuery) -> BoxFuture<'_, Result<ResponseBody, ApiError>> {

@@ -246,8 +246,9 @@ impl Cache {
 impl Discovery {
     /// Discovery through `client`; asks nothing yet.
     pub fn new(client: ApiClient) -> Self {
+        // All who ask wait for one answer: nobody may wait for a server in the place of all.
         Self {
-            client,
+            client: client.impatient(),
             cache: Mutex::default(),
             fetching: tokio::sync::Mutex::new(()),
             resets: latest::Sender::new(()),
@@ -360,6 +361,7 @@ pub struct NotReady {
 pub async fn wait_for_api_server(client: &ApiClient, within: Duration) -> Result<(), NotReady> {
     let deadline = Instant::now() + within;
     let mut last = None;
+    let client = client.clone().impatient();
     loop {
         let attempt = tokio::time::timeout_at(deadline, client.text(RequestPath::HEALTHZ)).await;
         let unanswered = || ApiError::Timeout { request: "GET /healthz".to_owned(), after: within };

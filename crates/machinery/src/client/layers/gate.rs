@@ -56,6 +56,7 @@ impl Term {
     /// Returns when the gate is closed, or when the writes on their way are cut off.
     pub(in crate::client) async fn ended(&self) {
         tokio::select! {
+            biased;
             () = self.closed.cancelled() => {}
             () = self.fence.until_cut() => {}
         }

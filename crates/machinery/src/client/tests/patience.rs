@@ -157,7 +157,7 @@ async fn lost_leadership_ends_the_wait_and_the_write_is_never_sent_again() {
     began = Instant::now();
     let error = write.await.unwrap_err();
     assert!(error.is_writes_stopped() && !error.is_ambiguous(), "{error}");
-    assert_eq!(read.await.unwrap_err().code(), 429);
+    assert!(read.await.unwrap_err().is_writes_stopped());
     assert_eq!((began.elapsed(), seen.lock().len()), (Duration::ZERO, 2));
 }
 
@@ -181,7 +181,7 @@ async fn write_of_an_earlier_term_does_not_pass_a_gate_that_is_open_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cut_of_an_open_gate_ends_the_wait_with_the_refusal() {
+async fn cut_of_an_open_gate_ends_the_wait_and_is_no_failure_of_the_object() {
     let (service, seen) = always(429, "30");
     let (client, gate) = patient(service);
     let mut write = pin!(client.create(&PODS, "default", b""));
@@ -189,7 +189,7 @@ async fn cut_of_an_open_gate_ends_the_wait_with_the_refusal() {
     gate.cut();
     let began = Instant::now();
     let error = write.await.unwrap_err();
-    assert_eq!((error.code(), error.is_writes_stopped(), error.message()), (429, false, "later".to_owned()));
+    assert!(error.is_writes_stopped() && !error.is_ambiguous(), "{error}");
     assert_eq!((began.elapsed(), seen.lock().len()), (Duration::ZERO, 1));
 }
 
@@ -226,7 +226,7 @@ async fn requests_without_a_seat_wait_for_a_fifth_of_the_time_at_most() {
         waited += sent.elapsed();
         sleep(Duration::from_millis(50)).await;
     }
-    assert!(waited < Duration::from_secs(30) + began.elapsed() / 4, "{waited:?}");
+    assert!(waited < Duration::from_secs(40) + began.elapsed() / 4, "{waited:?}");
     assert!(waited > began.elapsed() / 8, "{waited:?}");
     // A batch waits together.
     sleep(Duration::from_mins(10)).await;
@@ -239,7 +239,7 @@ async fn requests_without_a_seat_wait_for_a_fifth_of_the_time_at_most() {
 
 #[tokio::test(start_paused = true)]
 async fn reconcile_that_waits_takes_one_seat_until_it_ends_or_its_loop_is_stopped() {
-    let (service, seen) = always(429, "30");
+    let (service, seen) = always(429, "60");
     let client = &patient(service).0;
     let seats = WaitSeats::new(true);
     let two = async || {
@@ -247,20 +247,20 @@ async fn reconcile_that_waits_takes_one_seat_until_it_ends_or_its_loop_is_stoppe
         let (one, other) = tokio::join!(create(), create());
         (one.unwrap_err().code(), other.unwrap_err().code())
     };
-    let scopes: Vec<_> = (0..257).map(|_| seats.scope()).collect();
-    let mut waiting: Vec<_> = scopes[..256].iter().map(|scope| Box::pin(scope.run(two()))).collect();
+    let scopes: Vec<_> = (0..33).map(|_| seats.scope()).collect();
+    let mut waiting: Vec<_> = scopes[..32].iter().map(|scope| Box::pin(scope.run(two()))).collect();
     for each in &mut waiting {
         assert!(futures::poll!(each).is_pending());
     }
-    for scope in &scopes[..256] {
+    for scope in &scopes[..32] {
         assert!(futures::poll!(pin!(scope.begun())).is_ready(), "its worker is told");
     }
     let began = Instant::now();
-    assert_eq!(scopes[256].run(two()).await, (429, 429));
-    assert!(futures::poll!(pin!(scopes[256].begun())).is_pending());
-    assert_eq!((began.elapsed(), seen.lock().len()), (Duration::ZERO, 514), "there is no seat for it");
+    assert_eq!(scopes[32].run(two()).await, (429, 429));
+    assert!(futures::poll!(pin!(scopes[32].begun())).is_pending());
+    assert_eq!((began.elapsed(), seen.lock().len()), (Duration::ZERO, 66), "there is no seat for it");
     seats.close();
-    assert!(join_all(waiting).await.iter().all(|codes| *codes == (429, 429)));
+    assert!(join_all(waiting).await.iter().all(|codes| *codes == (0, 0)));
     assert_eq!(seats.scope().run(two()).await, (429, 429));
     assert_eq!(began.elapsed(), Duration::ZERO);
 }

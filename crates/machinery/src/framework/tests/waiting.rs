@@ -430,15 +430,50 @@ async fn keys_that_the_server_asks_to_wait_for_leave_the_workers_to_others() {
         let mut tasks = JoinSet::new();
         (0..workers).for_each(|_| _ = tasks.spawn(Arc::clone(&worker).run()));
         sleep(Duration::from_millis(1)).await;
-        // The credit of a single worker does not cover a minute, so the refusal is the answer at once.
-        let refused = if workers == 1 { 40 } else { 0 };
+        // The credit does not cover a minute, so without a seat the refusal is the answer at once.
+        let refused = if workers == 1 { 40 } else { 8 };
         let ended = (worker.stats.syncs(), worker.stats.errors(), creator.0.lock().len() as u64);
         assert_eq!(ended, (refused + 1, refused, refused), "{workers}");
-        // The wait does not outlast the controller.
+        // The wait does not outlast the controller, and its end is no failure to be recorded.
         worker.wait_seats.close();
         worker.queue.shut_down_now();
         let began = tokio::time::Instant::now();
         tasks.join_all().await;
-        assert_eq!((began.elapsed(), creator.0.lock().len()), (Duration::ZERO, 40), "{workers}");
+        assert_eq!((began.elapsed(), creator.0.lock().len() as u64), (Duration::ZERO, refused), "{workers}");
     }
+}
+
+/// Reads one object of the namespace `refused` for each key there.
+#[derive(Default)]
+struct Owned(Mutex<Vec<Key>>);
+
+impl Reconcile for Owned {
+    fn plan(&self, key: &Key, _: &[Failure], reads: &Reads, _: Timestamp) -> Result<Pass, ObserveError> {
+        let owner = Key::new("refused", "owner");
+        if key.namespace == "refused" && reads.object(&PODS, &owner).is_none() {
+            return Ok(Pass::Needs(vec![Read::Object(&PODS, owner)]));
+        }
+        self.0.lock().push(key.clone());
+        Ok(Pass::Nothing)
+    }
+}
+
+/// A shared read has one request, but each key that shares it must leave its worker.
+#[tokio::test(start_paused = true)]
+async fn keys_that_share_a_read_which_the_server_refuses_leave_the_workers_to_others() {
+    let mut bench = Bench::new();
+    let owned = Arc::new(Owned::default());
+    bench.worker.reconcile = Arc::clone(&owned) as _;
+    bench.worker.settings.workers = 2;
+    bench.worker.wait_seats = WaitSeats::new(bench.worker.settings.waits_beside());
+    let discovery = Arc::new(Discovery::new(refusing_client()));
+    bench.worker.reader = Reader::new(refusing_client(), discovery, BlockingPool::inline());
+    let worker = Arc::new(bench.worker);
+    (0..20).for_each(|at| worker.queue.add(Key::new("refused", at.to_string())));
+    worker.queue.add(Key::new("free", "1"));
+    let mut tasks = JoinSet::new();
+    (0..2).for_each(|_| _ = tasks.spawn(Arc::clone(&worker).run()));
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(*owned.0.lock(), [Key::new("free", "1")]);
+    tasks.shutdown().await;
 }
