@@ -120,7 +120,7 @@ impl LoopSettings {
             Some(tries)
                 if self.is_given_up(failures.saturating_sub(1)) || failures >= tries.most && refused =>
             {
-                AfterFailure::GiveUp(tries.then.map(rest))
+                AfterFailure::GiveUp(tries.then.map(with_jitter))
             }
             Some(tries) if failures >= tries.most => AfterFailure::BeginAnew,
             _ => AfterFailure::Retry,
@@ -129,7 +129,7 @@ impl LoopSettings {
 }
 
 /// A pause with jitter.
-fn rest(pause: Duration) -> Duration {
+fn with_jitter(pause: Duration) -> Duration {
     pause.mul_f64(1.0 + REST_JITTER * crate::random::fraction())
 }
 
