@@ -24,7 +24,7 @@
 //! 6. Disabling a critical controller for more than an hour needs `force`. `admin::critical` lists these controllers.
 //! 7. Each replica's Lease has a digest of its selection flags. A replica whose digest differs from the leader's refuses
 //!    orders that depend on the flags (`FLAGS_DIFFER`, with the leader's address): to enable or to clear, unless they have
-//!    `force`, and to disable `*` in any case. An unknown digest is no difference.
+//!    `force`, and to disable `*` in any case. An unknown digest is no difference, except for `disable '*'`.
 //! 8. A mutation is a task of the manager: write, audit line and Event happen whether or not the caller waits. Each order is
 //!    one Event that no rate limit drops and that is never combined. No `NOT_LEADER` follows a write.
 

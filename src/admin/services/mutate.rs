@@ -8,7 +8,8 @@ use tonic::{Extensions, Status};
 
 use super::controllers::no_controller;
 use super::orders::{CheckedOrder, Direction, same_version, shortened};
-use super::{Shared, shutting_down};
+use super::places::MutationClass;
+use super::{FlagsDecide, Shared, shutting_down};
 use crate::admin::audit::{Audit, Changes};
 use crate::admin::authorize::Method;
 use crate::admin::convert;
@@ -70,12 +71,12 @@ impl Shared {
             self.must_lead()?;
         }
         // To disable one controller does not depend on flags: it must be possible at any replica in an emergency.
-        let depends_on_flags = match asked.direction {
-            Direction::Enable | Direction::Clear => !asked.force,
-            Direction::Disable => all,
+        let flags_decide = match asked.direction {
+            Direction::Enable | Direction::Clear => (!asked.force).then_some(FlagsDecide::Effect),
+            Direction::Disable => all.then_some(FlagsDecide::Targets),
         };
-        if depends_on_flags {
-            self.must_select_as_the_leader(asked.direction != Direction::Disable)?;
+        if let Some(decide) = flags_decide {
+            self.must_select_as_the_leader(decide)?;
         }
         let candidates = match found {
             Some(name) => self.manager.controller(name).into_iter().collect(),
@@ -100,7 +101,7 @@ impl Shared {
             let audit = Audit::begin(&order.user, extensions, asked.method, scope, &order.reason);
             let audit = audit.with_terms(order.force, order.duration);
             let (shared, by) = (self.clone(), Arc::clone(&order.user));
-            let carried_out = self.carry_out(&by, |caller| async move {
+            let carried_out = self.carry_out(&by, MutationClass::Order, |caller| async move {
                 let done = shared.write(&order, &candidates, false).await;
                 let mutation = match &done {
                     Ok(written) => mutation(&order, &written.changes, ""),
@@ -111,9 +112,7 @@ impl Shared {
                 let done = done.map_err(|failure| failure.status);
                 audit.end(done.as_ref().map(Written::changes), caller.is_gone());
                 caller.answer(done);
-                if let Some(mutation) = mutation {
-                    shared.manager.announce(&mutation).await;
-                }
+                mutation
             });
             carried_out.await?
         };

@@ -57,6 +57,10 @@ pub(crate) struct State {
     pub(crate) synced: Vec<SyncRequest>,
     pub(crate) announced: Vec<Mutation>,
     pub(crate) sync_stops: bool,
+    /// Reconciles of syncs never end.
+    pub(crate) syncs_hang: bool,
+    /// Events are never written.
+    pub(crate) events_hang: bool,
     /// How long each request takes, and its answer as long again.
     pub(crate) latency: Duration,
     /// The entries that are stored when the next write arrives.
@@ -211,6 +215,8 @@ impl Fake {
                 synced: vec![],
                 announced: vec![],
                 sync_stops: false,
+                syncs_hang: false,
+                events_hang: false,
                 latency: Duration::ZERO,
                 late: None,
                 untouchable: false,
@@ -441,6 +447,9 @@ impl Manager for Fake {
     fn sync<'a>(&'a self, request: &'a SyncRequest) -> BoxFuture<'a, Result<SyncReport, SyncError>> {
         let mut state = self.reads();
         state.synced.push(request.clone());
+        if state.syncs_hang {
+            return Box::pin(std::future::pending());
+        }
         let (outcome, result) = if request.explain {
             (SyncOutcome::Explained, ActionResult::Planned)
         } else {
@@ -471,6 +480,9 @@ impl Manager for Fake {
     fn announce<'a>(&'a self, mutation: &'a Mutation) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             self.travel().await;
+            if self.state.lock().events_hang {
+                std::future::pending::<()>().await;
+            }
             self.state.lock().announced.push(mutation.clone());
         })
     }

@@ -9,6 +9,7 @@ use crate::admin::overrides::Order;
 use crate::admin::proto;
 use crate::admin::proto::controller_service_client::ControllerServiceClient;
 use crate::admin::proto::leader_service_client::LeaderServiceClient;
+use crate::admin::proto::queue_service_client::QueueServiceClient;
 
 /// The time that each request to the API server takes, and each answer.
 const LATENCY: Duration = Duration::from_millis(10);
@@ -88,6 +89,48 @@ async fn a_deadline_ends_the_waiting_and_not_the_order() {
     let state = bench.manager.state.lock();
     assert!(state.overrides.entry("deployment-controller").is_some());
     assert_eq!(state.announced.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn hanging_syncs_and_events_keep_out_no_order_of_another_user() {
+    let bench = Bench::new().await;
+    bench.manager.state.lock().syncs_hang = true;
+    let sync = async |user: &'static str| {
+        let object = Some(proto::ObjectKey { namespace: "shop".into(), name: "web".into() });
+        let request =
+            proto::SyncObjectRequest { controller: "deployment".into(), object, ..Default::default() };
+        let mut client = QueueServiceClient::new(bench.channel.clone());
+        tokio::time::timeout(LATENCY, client.sync_object(by(user, request))).await
+    };
+    for user in ["one", "two", "three", "four"] {
+        for _ in 0..16 {
+            assert!(sync(user).await.is_err(), "the sync hangs");
+        }
+    }
+    let refused = sync("five").await.unwrap().unwrap_err();
+    assert!(refused.message().contains("too many syncs"), "{refused:?}");
+    // Orders whose Events are never written: more than all users have places for.
+    bench.manager.state.lock().events_hang = true;
+    let disable = async |user: &'static str, name: &str| {
+        let request = proto::DisableControllerRequest { name: name.into(), ..Default::default() };
+        let mut client = ControllerServiceClient::new(bench.channel.clone());
+        client.disable_controller(by(user, request)).await.map(drop)
+    };
+    for reason in 0..64 {
+        let request = proto::DisableControllerRequest {
+            name: "job".into(),
+            reason: reason.to_string(),
+            ..Default::default()
+        };
+        let mut client = ControllerServiceClient::new(bench.channel.clone());
+        client.disable_controller(by("one", request)).await.unwrap();
+    }
+    let refused = disable("one", "deployment").await.unwrap_err();
+    assert!(refused.message().contains("wait for their Events"), "{refused:?}");
+    disable("jane", "deployment").await.unwrap();
+    let mut leader = LeaderServiceClient::new(bench.channel.clone());
+    leader.step_down(jane(proto::StepDownRequest::default())).await.unwrap();
+    assert_eq!(bench.manager.state.lock().stepped_down.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

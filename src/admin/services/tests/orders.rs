@@ -210,6 +210,27 @@ async fn a_repeated_disable_at_a_replica_with_other_flags_keeps_the_disable() {
 }
 
 #[tokio::test]
+async fn disable_all_at_a_standby_of_an_older_leader_is_refused() {
+    // The flags of the leader select node-lifecycle, and the flags of the standby do not.
+    let pair = Pair::new("--controllers=*", "--controllers=*,-nodelifecycle").await;
+    pair.other.manager.state.lock().replicas[1].selection = String::new();
+    let refused = pair.order(false, "*", Call::Disable { force: true }).await.unwrap_err();
+    assert!(refused.message().contains(&format!("the leader {OTHER} runs an older version")), "{refused:?}");
+    assert!(refused.message().ends_with("call the leader at 10.0.0.2:10257"), "{refused:?}");
+    assert_eq!(why::<()>(Err(refused)), (Code::FailedPrecondition, "FLAGS_DIFFER".into()));
+    assert_eq!(pair.leader.set(), OverrideSet::default());
+    // A single controller can be disabled and cleared anywhere, and all of them at the leader.
+    assert!(pair.order(false, CRON, Call::Disable { force: false }).await.unwrap().1);
+    assert!(pair.order(false, CRON, Call::Clear { force: false }).await.unwrap().1);
+    pair.order(true, "*", Call::Disable { force: true }).await.unwrap();
+    assert!(pair.leader.desired(&pair.leader.set()).values().all(|enabled| !enabled));
+    // No override concerns a kube-controller-manager, which announces nothing.
+    let pair = Pair::new("--controllers=*", "--controllers=*").await;
+    pair.other.manager.lose("host_uuid-of-kcm");
+    assert!(pair.order(false, "*", Call::Disable { force: true }).await.unwrap().1);
+}
+
+#[tokio::test]
 async fn other_flags_than_the_leaders_refuse_and_name_the_leader() {
     let pair = Pair::new("--controllers=*", "--controllers=*,-nodelifecycle").await;
     let refused = pair.order(false, CRON, Call::Enable { force: false }).await.unwrap_err();
