@@ -178,7 +178,7 @@ impl Chain {
     ) -> Result<Arc<UserInfo>, Unauthenticated> {
         let user = self.authenticator.authenticate(headers, certs).await?;
         if !user.is_anonymous() {
-            seat.mark_known();
+            seat.identify(&user.name);
         }
         Ok(user)
     }
