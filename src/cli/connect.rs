@@ -18,6 +18,7 @@ use tonic::{Code, Request, Response, Status, TimeoutExpired};
 
 use super::error::CliError;
 use super::output::human;
+use super::trust::COXSWAIN_NAME;
 use crate::admin::proto::controller_service_client::ControllerServiceClient;
 use crate::admin::proto::event_service_client::EventServiceClient;
 use crate::admin::proto::leader_service_client::LeaderServiceClient;
@@ -104,10 +105,11 @@ impl Session {
         authorization: Option<&HeaderValue>,
         timeout: Option<Duration>,
     ) -> Result<Self, String> {
-        let name = server_name.unwrap_or(&address.host).to_owned();
-        let name = ServerName::try_from(name).map_err(|_| "--tls-server-name is not a name".to_owned())?;
+        let expected = server_name.unwrap_or(&address.host);
+        let name = ServerName::try_from(expected.to_owned())
+            .map_err(|_| "--tls-server-name is not a name".to_owned())?;
         let limit = timeout.map_or(CONNECT, |timeout| timeout.min(CONNECT));
-        let stream = tokio::time::timeout(limit, handshake(address, name, tls)).await;
+        let stream = tokio::time::timeout(limit, handshake(address, (expected, name), tls)).await;
         let stream = stream.map_err(|_| format!("no answer within {}", human::duration(limit)))??;
         let mut stream = Some(TokioIo::new(stream));
         let connector = tower::service_fn(move |_| {
@@ -192,14 +194,15 @@ impl Session {
 
 async fn handshake(
     address: &Address,
-    name: ServerName<'static>,
+    (expected, name): (&str, ServerName<'static>),
     tls: Arc<rustls::ClientConfig>,
 ) -> Result<TlsStream<TcpStream>, String> {
     let stream = TcpStream::connect((address.host.as_str(), address.port)).await;
     let stream = stream.map_err(|error| error.to_string())?;
     // Only makes small things slower if it fails.
     let _ = stream.set_nodelay(true);
-    let stream = TlsConnector::from(tls).connect(name, stream).await.map_err(|error| tls_error(&error))?;
+    let stream =
+        TlsConnector::from(tls).connect(name, stream).await.map_err(|error| tls_error(&error, expected))?;
     if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
         return Err("it does not speak HTTP/2, as the admin API does".to_owned());
     }
@@ -214,7 +217,7 @@ pub(super) fn is_late(status: &Status) -> bool {
 }
 
 /// What is wrong with the TLS connection, and what may help.
-fn tls_error(error: &std::io::Error) -> String {
+fn tls_error(error: &std::io::Error, expected: &str) -> String {
     use rustls::{CertificateError, Error};
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
     match inner {
@@ -223,6 +226,12 @@ fn tls_error(error: &std::io::Error) -> String {
             "its certificate is signed by none of the trusted authorities (--certificate-authority)"
                 .to_owned()
         }
+        Some(Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        )) if expected == COXSWAIN_NAME => format!(
+            "its certificate is not for {COXSWAIN_NAME}, and a token goes to no other server of the cluster's authority \
+             (--server or --tls-server-name names one, --certificate-authority another authority)"
+        ),
         Some(Error::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
         )) => "its certificate is for another name than its address has (--tls-server-name)".to_owned(),

@@ -14,7 +14,7 @@ use super::environment::Environment;
 use super::error::CliError;
 use super::identity::{Identity, Trust};
 use super::output::Screen;
-use super::trust::Voucher;
+use super::trust::{COXSWAIN_NAME, CertificateName, Voucher};
 use crate::admin::proto::GetLeaderRequest;
 
 /// Why a replica is not called by someone who has a token and nothing else.
@@ -200,7 +200,10 @@ impl Finder {
             trust => trust?,
         };
         let tls = found.identity.tls(&trust)?;
-        let name = self.common.tls_server_name.as_deref();
+        let name = match decision.name {
+            CertificateName::Address => self.common.tls_server_name.as_deref(),
+            CertificateName::Coxswain => Some(COXSWAIN_NAME),
+        };
         let authorization = found.identity.authorization().filter(|_| decision.send_token);
         let session = Session::open(&address, name, tls, authorization, self.common.timeout).await;
         session.map_err(|why| {

@@ -18,6 +18,9 @@ const MAX_ANSWER = 16 << 20;
 /** What a host may look like. A Lease says where to call, so nothing may pass that belongs to another part of a URL. */
 const HOST = /^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$/;
 
+/** The name in the serving certificates of Coxswain that the cluster's CA signs, and in no certificate of a node. */
+export const CERTIFICATE_NAME = "coxswain.kube-system.svc";
+
 /** What counts here of a Lease (coordination.k8s.io/v1). Those of `@kubernetes/client-node` will do. */
 export interface Lease {
   metadata?: { name?: string; annotations?: Record<string, string> };
@@ -184,7 +187,8 @@ export interface FinderOptions {
   options?: Options;
   /**
    * File with the cluster's authorities (PEM), those of the API server. They are trusted at a replica that neither
-   * `options` nor its own Lease name an authority for.
+   * `options` nor its own Lease name an authority for. They sign the certificates of nodes as well, so a token goes only
+   * to a certificate for `CERTIFICATE_NAME`.
    */
   clusterCaFile?: string;
   /**
@@ -245,6 +249,9 @@ export class Finder {
     }
     const { token, tokenFile, ...rest } = options;
     const shown: Options = decision.sendToken ? { ...options } : rest;
+    if (decision.name === "coxswain") {
+      shown.serverName = CERTIFICATE_NAME;
+    }
     if (decision.voucher === "cluster" && clusterCaFile !== undefined) {
       shown.caFile = clusterCaFile;
     }
@@ -259,13 +266,13 @@ export class Finder {
     }
   }
 
-  /** What to say when a replica can't be reached because the authority that it announces was not trusted. */
+  /** What to say when a replica can't be reached because of the rule of whom to trust. */
   hint(replica: Replica): string {
-    const voucher = decide(this.#facts(replica))?.voucher;
-    if (replica.authority === "" || voucher === "announcement" || voucher === "authority") {
-      return "";
-    }
-    return " (the authority that its Lease announces is not trusted with a token, unless trustAnnounced is given)";
+    const { voucher, name } = decide(this.#facts(replica)) ?? {};
+    const setAside = replica.authority !== "" && voucher !== "announcement" && voucher !== "authority";
+    const announced = " (the authority that its Lease announces is not trusted with a token, unless trustAnnounced is given)";
+    const byName = ` (a token goes only to a certificate for ${CERTIFICATE_NAME} of clusterCaFile)`;
+    return (setAside ? announced : "") + (name === "coxswain" ? byName : "");
   }
 
   #facts(replica: Replica): Facts {
@@ -321,6 +328,8 @@ export interface Facts {
 export interface Decision {
   voucher: "authority" | "announcement" | "cluster" | "system";
   sendToken: boolean;
+  /** The name that its certificate must have: the host of the address or `serverName`, or `CERTIFICATE_NAME`. */
+  name: "address" | "coxswain";
 }
 
 /** Decides. `undefined` if nobody vouches for the server, and the token is all that the caller has. */
@@ -329,7 +338,10 @@ export function decide(facts: Facts): Decision | undefined {
   const givesNothingAway = facts.certificate || !facts.token;
   const [voucher, vouched] = vouch(facts, givesNothingAway);
   const sendToken = facts.token && vouched;
-  return sendToken || givesNothingAway ? { voucher, sendToken } : undefined;
+  // The cluster's CA vouches for nodes as well: only a server with Coxswain's name gets a token, unless the user has named
+  // it. A client certificate needs no other name than that of the address.
+  const name = voucher === "cluster" && !facts.named && !givesNothingAway ? "coxswain" : "address";
+  return sendToken || givesNothingAway ? { voucher, sendToken, name } : undefined;
 }
 
 function vouch(facts: Facts, givesNothingAway: boolean): [Decision["voucher"], boolean] {
@@ -340,7 +352,7 @@ function vouch(facts: Facts, givesNothingAway: boolean): [Decision["voucher"], b
     return ["announcement", facts.trustAnnounced];
   }
   if (facts.clusterAuthority) {
-    return ["cluster", true];
+    return ["cluster", facts.named || !givesNothingAway];
   }
   // The system's authorities vouch for names, and anybody may have one: the user has to have named this one.
   return ["system", facts.named];

@@ -61,9 +61,14 @@ pub(super) struct Ran {
     pub(super) err: String,
 }
 
-fn server_tls(authority: &CertifiedIssuer<'static, KeyPair>) -> rustls::ServerConfig {
+/// Names in the certificate of a replica, and in that of a node.
+const REPLICA_NAMES: &[&str] = &["127.0.0.1", "admin.test", "coxswain.kube-system.svc"];
+const NODE_NAMES: &[&str] = &["127.0.0.1", "node-1"];
+
+fn server_tls(authority: &CertifiedIssuer<'static, KeyPair>, names: &[&str]) -> rustls::ServerConfig {
     drop(rustls::crypto::ring::default_provider().install_default());
-    let params = CertificateParams::new(vec!["127.0.0.1".to_owned(), "admin.test".to_owned()]).unwrap();
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let params = CertificateParams::new(names).unwrap();
     let key = KeyPair::generate().unwrap();
     let certificate = params.signed_by(&key, authority).unwrap();
     let mut roots = rustls::RootCertStore::empty();
@@ -88,11 +93,20 @@ impl Replica {
 
     /// One whose log of events has this name.
     pub(super) async fn with_log(log: &str) -> Self {
+        Self::with(log, REPLICA_NAMES).await
+    }
+
+    /// A server with the certificate of a node, by the authority of its own cluster.
+    pub(super) async fn on_a_node() -> Self {
+        Self::with("log-1", NODE_NAMES).await
+    }
+
+    async fn with(log: &str, names: &[&str]) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, "authority");
         let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        let tls = tokio_rustls::TlsAcceptor::from(Arc::new(server_tls(&authority)));
+        let tls = tokio_rustls::TlsAcceptor::from(Arc::new(server_tls(&authority, names)));
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.distinguished_name.push(DnType::CommonName, "jane");
         let key = KeyPair::generate().unwrap();
