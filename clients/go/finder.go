@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -17,6 +18,8 @@ const (
 	replicaSelector   = "coxswain.dev/component=replica"
 	addressAnnotation = "coxswain.dev/admin-address"
 	caAnnotation      = "coxswain.dev/admin-ca"
+	// leaseAnnotation is the Lease by which the replica leads, as "NAMESPACE/NAME", and the replica's identity.
+	leaseAnnotation = "coxswain.dev/lease"
 
 	// DefaultLeaseName is the Lease by which the leader leads, unless the manager is told otherwise
 	// (--leader-elect-resource-name).
@@ -112,8 +115,8 @@ func (f Finder) Replicas(ctx context.Context) (Replicas, error) {
 		return Replicas{}, err
 	}
 	// Without it, those who answer know who leads.
-	main, err := f.Leases.GetLease(
-		ctx, cmp.Or(f.LeaseNamespace, DefaultLeaseNamespace), cmp.Or(f.LeaseName, DefaultLeaseName))
+	namespace, name := cmp.Or(f.LeaseNamespace, DefaultLeaseNamespace), cmp.Or(f.LeaseName, DefaultLeaseName)
+	main, err := f.Leases.GetLease(ctx, namespace, name)
 	if err != nil && !errors.Is(err, ErrNoLease) {
 		return Replicas{}, err
 	}
@@ -121,11 +124,24 @@ func (f Finder) Replicas(ctx context.Context) (Replicas, error) {
 	if f.now != nil {
 		now = f.now
 	}
-	return choose(leases, main.HolderIdentity, now()), nil
+	return choose(leases, namespace+"/"+name, main.HolderIdentity, now()), nil
 }
 
-// choose decides whom to call.
-func choose(leases []Lease, holder string, now time.Time) Replicas {
+// leads returns the Lease by which a replica leads. A replica of an older version announces none: it is the one that it
+// holds, and else the default one.
+func leads(lease Lease, main, holder string) string {
+	// An annotation with another identity is left over from a predecessor.
+	if name, identity, _ := strings.Cut(lease.Annotations[leaseAnnotation], " "); identity == lease.HolderIdentity {
+		return name
+	}
+	if lease.HolderIdentity == holder {
+		return main
+	}
+	return DefaultLeaseNamespace + "/" + DefaultLeaseName
+}
+
+// choose decides whom to call of the replicas that lead by the Lease main.
+func choose(leases []Lease, main, holder string, now time.Time) Replicas {
 	type silent struct {
 		Replica
 		// For how long; negative if for ever.
@@ -146,7 +162,10 @@ func choose(leases []Lease, holder string, now time.Time) Replicas {
 			Leads:     lease.HolderIdentity == holder,
 		}
 		since := now.Sub(lease.RenewTime)
+		other := leads(lease, main, holder)
 		switch {
+		case other != main:
+			replicas.PassedOver = append(replicas.PassedOver, replica.Identity+" leads by another Lease, "+other)
 		case replica.Address == "":
 			replicas.PassedOver = append(replicas.PassedOver, replica.Identity+" serves no admin API")
 		case lease.RenewTime.IsZero():
@@ -235,7 +254,7 @@ func (f Finder) hint(replica Replica) string {
 		hint = " (the authority that its Lease announces is not trusted with a token, unless TrustAnnounced is set)"
 	}
 	if decided.name == coxswainName {
-		hint += " (a token goes only to a certificate for " + CertificateName + " of ClusterCAFile)"
+		hint += " (with ClusterCAFile a token is sent only to a server with a certificate for " + CertificateName + ")"
 	}
 	return hint
 }

@@ -53,7 +53,7 @@ class Tables(unittest.TestCase):
                 )
                 for each in case["candidates"]
             ]
-            found = choose(leases, case["holder"], now)
+            found = choose(leases, case.get("lease", "kube-system/kube-controller-manager"), case["holder"], now)
             self.assertEqual(found, Replicas(wanted, case["passedOver"], case["holder"]), case["about"])
 
 

@@ -11,6 +11,9 @@ const REPLICA_NAMESPACE = "kube-system";
 const REPLICA_SELECTOR = "coxswain.dev/component=replica";
 const ADDRESS = "coxswain.dev/admin-address";
 const AUTHORITY = "coxswain.dev/admin-ca";
+/** The Lease by which the replica leads, as `NAMESPACE/NAME`, and the replica's identity. */
+const LEASE = "coxswain.dev/lease";
+const DEFAULT_LEASE = { namespace: "kube-system", name: "kube-controller-manager" };
 const POD = "/var/run/secrets/kubernetes.io/serviceaccount";
 const API_TIMEOUT_MS = 10_000;
 /** A Lease has some kilobytes at most. */
@@ -229,14 +232,15 @@ export class Finder {
 
   /** Reads the Leases, and tells which replicas to call and which not. */
   async replicas(signal?: AbortSignal): Promise<Replicas> {
-    const { leases, addresses = [], leaseName, leaseNamespace, now = Date.now } = this.#settings;
+    const { leases, addresses = [], now = Date.now } = this.#settings;
+    const { leaseName: name = DEFAULT_LEASE.name, leaseNamespace: namespace = DEFAULT_LEASE.namespace } = this.#settings;
     if (leases === undefined) {
       return { candidates: addresses.map(named), passedOver: [], holder: "" };
     }
     const listed = await leases.list(REPLICA_NAMESPACE, REPLICA_SELECTOR, signal);
     // Without it, those who answer know who leads.
-    const main = await leases.get(leaseNamespace ?? "kube-system", leaseName ?? "kube-controller-manager", signal);
-    return choose(listed, main?.spec?.holderIdentity ?? "", now());
+    const main = await leases.get(namespace, name, signal);
+    return choose(listed, `${namespace}/${name}`, main?.spec?.holderIdentity ?? "", now());
   }
 
   /** Makes a client of a replica, with the credentials that it may see; throws `NotVouchedForError` if that were none. */
@@ -266,12 +270,12 @@ export class Finder {
     }
   }
 
-  /** What to say when a replica can't be reached because of the rule of whom to trust. */
+  /** Returns a hint for a replica that can't be reached because of the rule of trust. */
   hint(replica: Replica): string {
     const { voucher, name } = decide(this.#facts(replica)) ?? {};
     const setAside = replica.authority !== "" && voucher !== "announcement" && voucher !== "authority";
     const announced = " (the authority that its Lease announces is not trusted with a token, unless trustAnnounced is given)";
-    const byName = ` (a token goes only to a certificate for ${CERTIFICATE_NAME} of clusterCaFile)`;
+    const byName = ` (with clusterCaFile a token is sent only to a server with a certificate for ${CERTIFICATE_NAME})`;
     return (setAside ? announced : "") + (name === "coxswain" ? byName : "");
   }
 
@@ -358,15 +362,34 @@ function vouch(facts: Facts, givesNothingAway: boolean): [Decision["voucher"], b
   return ["system", facts.named];
 }
 
-/** Decides whom to call. */
-export function choose(leases: Lease[], holder: string, now: number): Replicas {
+/**
+ * The Lease by which a replica leads. A replica of an older version announces none: it is the one that it holds, and else the
+ * default one.
+ */
+function leadsBy({ metadata, spec }: Lease, main: string, holder: string): string {
+  const [lease, identity] = (metadata?.annotations?.[LEASE] ?? "").split(" ");
+  // An annotation with another identity is left over from a predecessor.
+  if (lease !== undefined && identity === spec?.holderIdentity) {
+    return lease;
+  }
+  return spec?.holderIdentity === holder ? main : `${DEFAULT_LEASE.namespace}/${DEFAULT_LEASE.name}`;
+}
+
+/** Decides whom to call of the replicas that lead by the Lease `main`. */
+export function choose(leases: Lease[], main: string, holder: string, now: number): Replicas {
   const alive: Replica[] = [];
   const silent: { since: number; replica: Replica }[] = [];
   const passedOver: string[] = [];
-  for (const { metadata, spec } of leases) {
+  for (const lease of leases) {
+    const { metadata, spec } = lease;
     const identity = spec?.holderIdentity ?? "";
     // A Lease without a holder was given up: its replica has ended.
     if (identity === "") {
+      continue;
+    }
+    const other = leadsBy(lease, main, holder);
+    if (other !== main) {
+      passedOver.push(`${identity} leads by another Lease, ${other}`);
       continue;
     }
     const address = metadata?.annotations?.[ADDRESS] ?? "";

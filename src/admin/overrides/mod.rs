@@ -1,6 +1,8 @@
 //! Overrides: orders to run or stop a controller that outrank the flags.
 //!
-//! They live in annotations of one Lease, `kube-system/coxswain-overrides`, one annotation per controller:
+//! They live in annotations of one Lease, `kube-system/coxswain-overrides`, one annotation per controller. A group of
+//! replicas that leads by another Lease than `kube-system/kube-controller-manager` has a Lease of its own
+//! ([`Group::overrides_lease`](crate::admin::Group::overrides_lease)).
 //!
 //! ```text
 //! overrides.coxswain.dev/deployment-controller: {"desired":"disabled","user":"jane","time":"2026-11-21T12:00:00Z",
@@ -45,7 +47,7 @@ pub use store::{HeldOverrides, OverrideStore, StoreError};
 
 /// Namespace of the Lease.
 pub const LEASE_NAMESPACE: &str = "kube-system";
-/// Name of the Lease.
+/// Name of the Lease of the default group. The names of the other groups' Leases begin with it.
 pub const LEASE_NAME: &str = "coxswain-overrides";
 /// What the keys of its annotations begin with; a controller's name follows.
 pub const ANNOTATION_PREFIX: &str = "overrides.coxswain.dev/";

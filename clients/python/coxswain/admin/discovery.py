@@ -29,6 +29,8 @@ _REPLICA_NAMESPACE = "kube-system"
 _REPLICA_SELECTOR = "coxswain.dev/component=replica"
 _ADDRESS = "coxswain.dev/admin-address"
 _AUTHORITY = "coxswain.dev/admin-ca"
+# The Lease by which the replica leads, as "NAMESPACE/NAME", and the replica's identity.
+_LEASE = "coxswain.dev/lease"
 _POD = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _SECONDS = 10.0
 # A Lease has some kilobytes at most.
@@ -246,7 +248,8 @@ class Finder:
         leases = list(self.leases.list(_REPLICA_NAMESPACE, _REPLICA_SELECTOR))
         # Without it, those who answer know who leads.
         main = self.leases.get(self.lease_namespace, self.lease_name)
-        return choose(leases, main.holder_identity if main is not None else "", self.now())
+        group = f"{self.lease_namespace}/{self.lease_name}"
+        return choose(leases, group, main.holder_identity if main is not None else "", self.now())
 
     def connect(self, replica: Replica) -> Client:
         """Makes a client of a replica, with the credentials that it may see; `NotVouchedFor` if that would be none."""
@@ -271,7 +274,7 @@ class Finder:
             raise
 
     def hint(self, replica: Replica) -> str:
-        """What to say when a replica can't be reached because of the rule of whom to trust."""
+        """Returns a hint for a replica that can't be reached because of the rule of trust."""
         decision = self._facts(replica).decide()
         hint = ""
         if replica.authority and decision is not None and decision.voucher not in ("announcement", "authority"):
@@ -279,7 +282,7 @@ class Finder:
                 " (the authority that its Lease announces is not trusted with a token, unless trust_announced is given)"
             )
         if decision is not None and decision.name == "coxswain":
-            hint += f" (a token goes only to a certificate for {CERTIFICATE_NAME} of cluster_ca_file)"
+            hint += f" (with cluster_ca_file a token is sent only to a server with a certificate for {CERTIFICATE_NAME})"
         return hint
 
     def _facts(self, replica: Replica) -> Facts:
@@ -351,8 +354,20 @@ class Facts:
         return Decision(voucher, send_token, name) if send_token or gives_nothing_away else None
 
 
-def choose(leases: Iterable[Lease], holder: str, now: datetime) -> Replicas:
-    """Decides whom to call."""
+def _leads_by(lease: Lease, main: str, holder: str) -> str:
+    """The Lease by which a replica leads.
+
+    A replica of an older version announces none: it is the one that it holds, and else the default one.
+    """
+    name, _, identity = lease.annotations.get(_LEASE, "").partition(" ")
+    # An annotation with another identity is left over from a predecessor.
+    if identity == lease.holder_identity:
+        return name
+    return main if lease.holder_identity == holder else f"{DEFAULT_LEASE_NAMESPACE}/{DEFAULT_LEASE_NAME}"
+
+
+def choose(leases: Iterable[Lease], main: str, holder: str, now: datetime) -> Replicas:
+    """Decides whom to call of the replicas that lead by the Lease `main`."""
     alive: list[Replica] = []
     silent: list[tuple[timedelta, Replica]] = []
     passed_over: list[str] = []
@@ -360,6 +375,10 @@ def choose(leases: Iterable[Lease], holder: str, now: datetime) -> Replicas:
         identity = lease.holder_identity
         # A Lease without a holder was given up: its replica has ended.
         if not identity:
+            continue
+        other = _leads_by(lease, main, holder)
+        if other != main:
+            passed_over.append(f"{identity} leads by another Lease, {other}")
             continue
         address = lease.annotations.get(_ADDRESS, "")
         if not address:

@@ -104,6 +104,7 @@ fn replica(identity: &str, address: &str) -> ReplicaState {
         identity: identity.to_owned(),
         admin_address: address.to_owned(),
         version: "v0.1.0".to_owned(),
+        lease: "kube-system/kube-controller-manager".to_owned(),
         selection: "5e1ec7ed00000000".to_owned(),
         started: at(-100),
         renewed: at(0),
