@@ -38,6 +38,8 @@ struct Shared {
     /// Where the main Lease is.
     main_path: Mutex<String>,
     seen: Mutex<Vec<(String, Option<String>)>>,
+    /// The token in the place of [`TOKEN`].
+    accepted: Mutex<Option<&'static str>>,
 }
 
 /// A replica that runs.
@@ -165,6 +167,11 @@ impl Replica {
         *self.shared.main.lock() = holder.map(|holder| lease(holder, "", 0, None));
     }
 
+    /// Accepts this token and no other from now on.
+    pub(super) fn accept(&self, token: &'static str) {
+        *self.shared.accepted.lock() = Some(token);
+    }
+
     /// Gives the main Lease another name.
     pub(super) fn rename_main(&self, namespace: &str, name: &str) {
         *self.shared.main_path.lock() = main_path(namespace, name);
@@ -260,10 +267,12 @@ where
 {
     let token = request.headers().get(AUTHORIZATION).map(|value| value.to_str().unwrap().to_owned());
     shared.seen.lock().push((request.uri().path().to_owned(), token.clone()));
-    let known = certified || token == Some(format!("Bearer {TOKEN}"));
+    let accepted = shared.accepted.lock().unwrap_or(TOKEN);
+    let known = certified || token == Some(format!("Bearer {accepted}"));
     let path = request.uri().path().to_owned();
     if path.starts_with("/apis/") {
-        return api_server(&path, request.uri().query().unwrap_or_default(), known, shared);
+        let anonymous = token.is_none();
+        return api_server(&path, request.uri().query().unwrap_or_default(), (known, anonymous), shared);
     }
     let user = if known {
         UserInfo { name: "jane".into(), groups: vec![AUTHENTICATED.to_owned()], ..UserInfo::default() }
@@ -278,7 +287,12 @@ fn main_path(namespace: &str, name: &str) -> String {
     format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}")
 }
 
-fn api_server(path: &str, query: &str, known: bool, shared: &Shared) -> Response<tonic::body::Body> {
+fn api_server(
+    path: &str,
+    query: &str,
+    (known, anonymous): (bool, bool),
+    shared: &Shared,
+) -> Response<tonic::body::Body> {
     let refusal = |code: u16, reason: &str| {
         (
             code,
@@ -288,6 +302,7 @@ fn api_server(path: &str, query: &str, known: bool, shared: &Shared) -> Response
     let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
     let main = shared.main_path.lock().clone();
     let (code, body) = match path.strip_prefix(leases) {
+        _ if !known && !anonymous => refusal(401, "Unauthorized"),
         _ if !known => refusal(403, "Forbidden"),
         Some("") if query == "labelSelector=coxswain.dev%2Fcomponent%3Dreplica" => {
             (200, json!({ "kind": "LeaseList", "items": *shared.leases.lock() }))
