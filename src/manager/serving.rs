@@ -285,6 +285,7 @@ async fn client_of(
 
 fn options(config: &Config, address: SocketAddr, names: &[String]) -> ServeOptions {
     let flags = &config.flags;
+    let ports = u64::from(config.secure_port().is_some()) + u64::from(config.admin_port().is_some());
     let file = |name: &str| (!name.is_empty()).then(|| PathBuf::from(name));
     ServeOptions {
         address,
@@ -326,7 +327,7 @@ fn options(config: &Config, address: SocketAddr, names: &[String]) -> ServeOptio
             authorized_ttl: flags.authorization_webhook_cache_authorized_ttl,
             unauthorized_ttl: flags.authorization_webhook_cache_unauthorized_ttl,
         },
-        limits: Limits::for_open_files(files::limit()),
+        limits: Limits::for_open_files(files::limit(), ports),
         ..ServeOptions::default()
     }
 }

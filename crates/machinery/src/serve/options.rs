@@ -211,19 +211,21 @@ impl Limits {
         body_time: Duration::from_secs(10),
     };
 
-    /// The default where the process may open only so many files. A connection of the port may cause one to the API
-    /// server, and [`RESERVED_FILES`] are left for everything else. Shares shrink with the number of connections.
+    /// The default of each of `ports` ports where the process may open only so many files. A connection of a port may cause
+    /// one to the API server, and [`RESERVED_FILES`] are left for everything else. Shares shrink with the number of
+    /// connections; a user has at most half of the share of an address.
     #[must_use]
-    pub fn for_open_files(limit: u64) -> Self {
-        let connections = limit.saturating_sub(RESERVED_FILES) / 2;
+    pub fn for_open_files(limit: u64, ports: u64) -> Self {
+        let connections = limit.saturating_sub(RESERVED_FILES) / 2 / ports.max(1);
         let connections = usize::try_from(connections).unwrap_or(usize::MAX).max(FEWEST_CONNECTIONS);
         let share = |default: usize, of: usize| default.min((of / 4).max(1));
         let connections = connections.min(Self::DEFAULT.connections);
         let strangers = share(Self::DEFAULT.strangers, connections);
+        let of_address = share(Self::DEFAULT.connections_of_address, connections);
         Self {
             connections,
-            connections_of_address: share(Self::DEFAULT.connections_of_address, connections),
-            connections_of_user: share(Self::DEFAULT.connections_of_user, connections),
+            connections_of_address: of_address,
+            connections_of_user: Self::DEFAULT.connections_of_user.min(of_address.div_ceil(2)),
             strangers,
             strangers_of_address: Self::DEFAULT.strangers_of_address.min(strangers.div_ceil(2)),
             ..Self::DEFAULT

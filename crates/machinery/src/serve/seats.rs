@@ -99,10 +99,14 @@ impl Table {
         }
     }
 
+    /// How many connections the user of this one has.
+    fn share(&self, held: &Held) -> usize {
+        held.user.as_deref().map_or(0, |user| self.of_user(user))
+    }
+
     /// How many connections the holder of this one has: its address or its user, whichever has more.
     fn weight(&self, held: &Held) -> usize {
-        let of_user = held.user.as_deref().map_or(0, |user| self.of_user(user));
-        self.count(held.address).all.max(of_user)
+        self.count(held.address).all.max(self.share(held))
     }
 
     fn enter(&mut self, address: IpAddr, cut: CancellationToken) -> u64 {
@@ -138,39 +142,39 @@ impl Table {
         change(held);
     }
 
-    /// A request of `user` was authenticated on a connection. Returns the connection that has to go if the user has more
-    /// than `most`: one that carries no request, the quietest first, or this one.
-    fn identify(&mut self, id: u64, user: &Arc<str>, most: usize) -> Option<u64> {
+    /// A request of `user` was authenticated on a connection. Returns the connection that makes room if the user has `most`
+    /// already: one that carries no request, the quietest first. Without one the connection stays what it was.
+    fn identify(&mut self, id: u64, user: &Arc<str>, most: usize) -> Result<Option<u64>, NoRoom> {
         self.happened(id, |_| {});
-        let held = self.held.get_mut(&id)?;
-        let before = held.user.replace(Arc::clone(user));
-        if before.as_ref() == Some(user) {
-            return None;
-        }
+        let Some(held) = self.held.get(&id).filter(|held| held.user.as_ref() != Some(user)) else {
+            return Ok(None);
+        };
         let address = held.address;
-        match before {
-            Some(before) => self.forget_user(&before),
-            None => {
-                self.total.remove(false);
-                self.total.add(true);
-                let count = self.addresses.entry(address).or_default();
-                count.remove(false);
-                count.add(true);
-            }
+        let goes = if self.of_user(user) < most {
+            None
+        } else {
+            let own = self.held.iter().filter(|(_, held)| held.user.as_ref() == Some(user));
+            let idle = own.filter(|(_, held)| held.in_flight == 0).min_by_key(|(_, held)| held.active);
+            Some(idle.map(|(id, _)| *id).ok_or(NoRoom)?)
+        };
+        if let Some(before) = self.held.get_mut(&id).and_then(|held| held.user.replace(Arc::clone(user))) {
+            self.forget_user(&before);
+        } else {
+            self.total.remove(false);
+            self.total.add(true);
+            let count = self.addresses.entry(address).or_default();
+            count.remove(false);
+            count.add(true);
         }
         *self.users.entry(Arc::clone(user)).or_default() += 1;
-        if self.of_user(user) <= most {
-            return None;
-        }
-        let own = |held: &Held| held.user.as_ref() == Some(user) && held.in_flight == 0;
-        let idle = self.held.iter().filter(|(other, held)| **other != id && own(held));
-        Some(idle.min_by_key(|(_, held)| held.active).map_or(id, |(other, _)| *other))
+        Ok(goes)
     }
 
     /// The connection that matters least, of those that may go.
     fn least(&self, may_go: impl Fn(&Held) -> bool) -> Option<u64> {
         let may_go = self.held.iter().filter(|(_, held)| may_go(held));
-        let order = |held: &Held| (held.rank(), Reverse(self.weight(held)), held.active);
+        let order =
+            |held: &Held| (held.rank(), Reverse(self.weight(held)), Reverse(self.share(held)), held.active);
         may_go.min_by_key(|(_, held)| order(held)).map(|(id, _)| *id)
     }
 
@@ -183,7 +187,9 @@ impl Table {
         } else if self.total.strangers >= limits.strangers {
             self.least(|held| !held.known())
         } else if own.all >= limits.of_address {
-            self.least(|held| from_here(held) && held.rank() < Rank::Busy)
+            // What somebody waits for is cut off only of a user who has many, so that few users never fill an address.
+            let many = (limits.of_user / HEAVY).max(1);
+            self.least(|held| from_here(held) && (held.rank() < Rank::Busy || self.share(held) > many))
         } else if self.total.all >= limits.all {
             // What somebody waits for is cut off only for the sake of who has less.
             self.least(|held| held.rank() < Rank::Busy || self.weight(held) > own.all)
@@ -193,6 +199,9 @@ impl Table {
         goes.map(Some).ok_or(NoRoom)
     }
 }
+
+/// A user with more than one connection, and more than this part of the share of a user, has many.
+const HEAVY: usize = 8;
 
 /// Nobody makes room: whoever is there matters as much as who would come.
 struct NoRoom;
@@ -264,17 +273,20 @@ impl Seat {
         self.cut.clone()
     }
 
-    /// A request of this user was authenticated on it. A user who has too many connections loses one.
-    pub(super) fn identify(&self, user: &str) {
+    /// A request of this user was authenticated on it. A user who has too many connections loses an idle one; `false` if
+    /// all of them carry requests, so that this one is to be refused.
+    #[must_use]
+    pub(super) fn identify(&self, user: &str) -> bool {
         let mut table = self.seats.table.lock();
         if table.held.get(&self.id).and_then(|held| held.user.as_deref()) == Some(user) {
             table.happened(self.id, |_| {});
-            return;
+            return true;
         }
-        let goes = table.identify(self.id, &user.into(), self.seats.limits.of_user);
+        let Ok(goes) = table.identify(self.id, &user.into(), self.seats.limits.of_user) else { return false };
         if let Some(held) = goes.and_then(|id| table.leave(id)) {
             held.cut.cancel();
         }
+        true
     }
 
     /// A request has begun.
@@ -315,7 +327,7 @@ mod tests {
 
     fn known(seats: &Arc<Seats>, n: u8) -> Seat {
         let seat = seats.take(peer(n)).unwrap();
-        seat.identify(&format!("user-{n}"));
+        assert!(seat.identify(&format!("user-{n}")));
         seat
     }
 
@@ -360,7 +372,7 @@ mod tests {
         let _newcomers: Vec<_> = (5..9)
             .map(|n| {
                 let newcomer = seats.take(peer(n)).unwrap();
-                newcomer.identify(&format!("user-{n}"));
+                assert!(newcomer.identify(&format!("user-{n}")));
                 newcomer.begun();
                 newcomer
             })
@@ -380,7 +392,7 @@ mod tests {
         let seats = Seats::new(&LIMITS);
         let of_user = |user: &str| {
             let seat = seats.take(peer(1)).unwrap();
-            seat.identify(user);
+            assert!(seat.identify(user));
             seat
         };
         let busy = ["a", "b", "c", "d"].map(of_user);
@@ -397,26 +409,49 @@ mod tests {
         let seats = Seats::new(&Limits { connections_of_user: 2, ..LIMITS });
         let other = known(&seats, 9);
         let own: Vec<_> = (1..4).map(|n| seats.take(peer(n)).unwrap()).collect();
-        own[0].identify("jane");
-        own[1].identify("jane");
-        own[1].identify("jane");
+        assert!(own[0].identify("jane") && own[1].identify("jane") && own[1].identify("jane"));
         own[0].begun();
         assert_eq!(gone(&[&own[0], &own[1], &own[2]]), [false, false, false]);
-        own[2].identify("jane");
+        assert!(own[2].identify("jane"));
         assert_eq!(gone(&[&own[0], &own[1], &own[2], &other]), [false, true, false, false], "the idle one");
-        // No request of the user is cut off for the next: the newcomer goes.
+        // No request of the user is cut off for the next, which is refused.
         own[2].begun();
         let last = seats.take(peer(4)).unwrap();
         last.begun();
-        last.identify("jane");
-        assert_eq!(gone(&[&own[0], &own[2], &last, &other]), [false, false, true, false]);
+        assert!(!last.identify("jane"));
+        assert!(last.identify("joe"), "the connection is as good as another for another user");
+        assert_eq!(gone(&[&own[0], &own[2], &last, &other]), [false, false, false, false]);
+        drop(last);
         // A front proxy's connection counts for its latest user.
         let proxy = seats.take(peer(5)).unwrap();
         for user in ["a", "b", "c"] {
-            proxy.identify(user);
+            assert!(proxy.identify(user));
         }
         let users: Vec<_> = seats.table.lock().users.iter().map(|(user, n)| (user.to_string(), *n)).collect();
         assert!(users.contains(&("c".to_owned(), 1)) && users.len() == 3, "{users:?}");
+    }
+
+    /// As behind one NAT: probes come from the same address.
+    #[test]
+    fn few_users_that_are_busy_never_fill_an_address() {
+        for files in [300, 1024, 4096, 65_536] {
+            let limits = Limits::for_open_files(files, 1);
+            let seats = Seats::new(&limits);
+            let mut busy = Vec::new();
+            for user in ["a", "b", "c"] {
+                for _ in 0..limits.connections_of_address {
+                    let Some(seat) = seats.take(peer(1)) else { continue };
+                    seat.begun();
+                    if seat.identify(user) {
+                        busy.push(seat);
+                    }
+                }
+            }
+            let probe = seats.take(peer(1));
+            assert!(probe.is_some(), "{files}");
+            let held = busy.iter().filter(|seat| !seat.cut.is_cancelled()).count();
+            assert!(held >= limits.connections_of_address / 2, "{files}: only as many as needed are cut off");
+        }
     }
 
     #[test]
@@ -439,7 +474,9 @@ mod tests {
                 match step {
                     0 | 1 => here.extend(seats.take(peer(n))),
                     2 if !here.is_empty() => drop(here.swap_remove(at)),
-                    3 => here.get(at).into_iter().for_each(|seat| seat.identify(&n.to_string())),
+                    3 => {
+                        let _has_a_share = here.get(at).map(|seat| seat.identify(&n.to_string()));
+                    }
                     _ => here.get(at).into_iter().for_each(Seat::begun),
                 }
                 let table = seats.table.lock();
