@@ -306,7 +306,8 @@ impl Completed {
         }
         if known.is_some() {
             if under == MigrationLock::Main {
-                let adopted = self.overrides.adopt_shared(self.led_before());
+                // Boxed, because everything here is a part of the manager's future.
+                let adopted = Box::pin(self.overrides.adopt_shared(self.led_before()));
                 if stop.run_until_cancelled(adopted).await.is_none() {
                     return Ok(());
                 }

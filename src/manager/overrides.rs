@@ -4,6 +4,7 @@
 //! API's, through [`Overrides::write`]; what it wrote is in force here at once, before the watch brings it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -46,6 +47,8 @@ pub(super) struct Overrides {
     store: OverrideStore,
     /// The Lease that all groups shared in older versions; `None` for the default group, which keeps it.
     shared: Option<OverrideStore>,
+    /// Whether this group has, or had, a Lease of its own.
+    adopted: AtomicBool,
     set: ArcSwap<OverrideSet>,
     seen: Mutex<Seen>,
     news: Notify,
@@ -112,6 +115,7 @@ impl Overrides {
         Self {
             store: store.of(group),
             shared: (!group.is_default()).then_some(store),
+            adopted: AtomicBool::new(group.is_default()),
             set: ArcSwap::default(),
             seen: Mutex::default(),
             news: Notify::new(),
@@ -137,9 +141,20 @@ impl Overrides {
         }
     }
 
-    /// Reads them from the API server.
+    /// Reads them from the API server, for an order.
+    ///
+    /// # Errors
+    /// Also while this group has no Lease of its own: a leader of an older version acts on the shared one, and an order
+    /// that created this group's Lease would keep the next leader from adopting what is in force.
     pub(super) async fn read(&self) -> Result<HeldOverrides, StoreError> {
-        self.store.read().await
+        let held = self.store.read().await?;
+        if held.raw.is_empty() && !self.adopted.load(Ordering::Acquire) {
+            let lease = self.store.key();
+            let message =
+                format!("the first leader of this version creates the Lease {lease}: call the leader");
+            return Err(StoreError::Unavailable(message));
+        }
+        Ok(held)
     }
 
     /// Writes entries, and takes note of them.
@@ -162,6 +177,10 @@ impl Overrides {
         let mut seen = self.seen.lock();
         if !seen.takes(version, source, Instant::now()) {
             return;
+        }
+        // A read finds an empty Lease where there is none.
+        if !meta.name.is_empty() {
+            self.adopted.store(true, Ordering::Release);
         }
         seen.uid = meta.uid.clone();
         seen.version = version;
@@ -257,6 +276,7 @@ impl Overrides {
     async fn try_to_adopt(&self, shared: Option<&OverrideStore>) -> Result<(), StoreError> {
         let held = self.store.read().await?;
         if !held.raw.is_empty() {
+            self.adopted.store(true, Ordering::Release);
             return Ok(());
         }
         let now = self.event_logger.now();
@@ -479,9 +499,7 @@ mod tests {
     }
 
     fn not_found() -> (u16, Vec<u8>) {
-        let details = r#"{"name":"coxswain-overrides","group":"coordination.k8s.io","kind":"leases"}"#;
-        let body = format!(r#"{{"kind":"Status","reason":"NotFound","code":404,"details":{details}}}"#);
-        (404, body.into_bytes())
+        no_lease(LEASE_NAME)
     }
 
     /// Overrides on an API server that gives these answers, the last one again and again; without one it is silent.
@@ -501,6 +519,12 @@ mod tests {
         Overrides::new(store, &Group::default(), Arc::new(EventLogger::new(Arc::new(SystemClock))))
     }
 
+    fn no_lease(name: &str) -> (u16, Vec<u8>) {
+        let details = format!(r#"{{"name":"{name}","group":"coordination.k8s.io","kind":"leases"}}"#);
+        let body = format!(r#"{{"kind":"Status","reason":"NotFound","code":404,"details":{details}}}"#);
+        (404, body.into_bytes())
+    }
+
     /// Leases by name, on an API server that takes them as they are written.
     type Stored = Arc<Mutex<BTreeMap<String, Vec<u8>>>>;
 
@@ -512,23 +536,14 @@ mod tests {
                 let (parts, body) = request.into_parts();
                 let body = body.collect().await?.to_bytes();
                 let name = parts.uri.path().rsplit('/').next().unwrap_or_default().to_owned();
-                let (code, answer) = match parts.method {
-                    http::Method::POST => {
-                        let object = coxswain_machinery::wire::unwrap_envelope(&body)?;
-                        let name = Lease::decode(&object)?.metadata.name.to_string();
-                        stored.lock().insert(name, body.to_vec());
-                        (201, body.to_vec())
-                    }
-                    _ => match stored.lock().get(&name) {
-                        Some(lease) => (200, lease.clone()),
-                        None => {
-                            let details = format!(
-                                r#"{{"name":"{name}","group":"coordination.k8s.io","kind":"leases"}}"#
-                            );
-                            let status = r#"{"kind":"Status","reason":"NotFound","code":404,"details":"#;
-                            (404, format!("{status}{details}}}").into_bytes())
-                        }
-                    },
+                let (code, answer) = if parts.method == http::Method::POST {
+                    let object = coxswain_machinery::wire::unwrap_envelope(&body)?;
+                    let name = Lease::decode(&object)?.metadata.name.to_string();
+                    stored.lock().insert(name, body.to_vec());
+                    (201, body.to_vec())
+                } else {
+                    let lease = stored.lock().get(&name).cloned();
+                    lease.map_or_else(|| no_lease(&name), |lease| (200, lease))
                 };
                 let body = Full::new(Bytes::from(answer)).map_err(|never| match never {}).boxed_unsync();
                 Ok::<_, BoxError>(Response::builder().status(code).body(body)?)
@@ -549,8 +564,13 @@ mod tests {
         let upgraded = group_b(&stored);
         upgraded.first_look().await;
         assert!(!disables(&upgraded));
+        // A standby takes no order under a leader of an older version, which acts on the shared Lease.
+        assert!(
+            matches!(upgraded.read().await, Err(StoreError::Unavailable(why)) if why.contains("call the leader"))
+        );
         upgraded.adopt_shared(true).await;
         assert!(disables(&upgraded), "what is disabled stays disabled");
+        assert!(upgraded.read().await.unwrap().set.entry(NAME).is_some());
         assert_eq!(stored.lock().keys().collect::<Vec<_>>(), ["coxswain-overrides", "coxswain-overrides-b"]);
         assert_eq!(stored.lock()[LEASE_NAME], lease(), "the other group keeps its overrides");
 

@@ -125,7 +125,7 @@ impl LeaderService for Service {
 
         let audit = Audit::begin(&user, &extensions, STEP_DOWN, shared.manager.identity(), &request.reason);
         let (task, asked, by) = (shared.clone(), request.clone(), Arc::clone(&user));
-        let carried_out = shared.carry_out(&by, MutationClass::Order, |caller| async move {
+        let carried_out = shared.carry_out(&by, MutationClass::StepDown, |caller| async move {
             let successor = Some(asked.successor_identity.as_str()).filter(|identity| !identity.is_empty());
             let done = task.manager.step_down(successor).await.map_err(|error| task.kept(&error));
             let changed = done.is_ok();

@@ -105,7 +105,7 @@ impl Default for AdminOptions {
             mutations: 64,
             user_syncs: 16,
             syncs: 64,
-            user_records: 64,
+            user_records: 1024,
             stranger_streams: 64,
             request_bytes: 64 << 10,
             anonymous_reflection: false,
@@ -217,33 +217,26 @@ impl Shared {
             .into())
     }
 
-    /// `Ok` unless another replica leads whose flags for controllers differ from this replica's. A replica of an older
-    /// version announces no digest of its flags: it is refused for [`FlagsDecide::Targets`] alone. A leader that has
-    /// not announced itself is a kube-controller-manager, which no override concerns.
-    fn must_select_as_the_leader(&self, decide: FlagsDecide) -> Result<(), Status> {
+    /// `Ok` unless another replica leads whose flags for controllers are known to differ from this replica's. The selection
+    /// of a replica of another version or of a kube-controller-manager is not known.
+    fn must_select_as_the_leader(&self) -> Result<(), Status> {
         let leases = self.manager.leases();
         let Some(main) = leases.first().filter(|main| !main.leading) else { return Ok(()) };
         let (holder, address) = self.leader(main);
         let replicas = self.manager.replicas();
         let selection = |identity: &str| {
             let replica = replicas.iter().find(|replica| replica.identity == identity);
-            replica.map(|replica| replica.selection.as_str())
+            replica.map(|replica| replica.selection.as_str()).filter(|selection| !selection.is_empty())
         };
-        let own = selection(self.manager.identity()).unwrap_or_default();
-        let why = match selection(&holder) {
-            None => return Ok(()),
-            Some("") if decide == FlagsDecide::Targets => format!(
-                "the leader {holder} runs an older version, whose --controllers and --admin-overrides are unknown to \
-                 this replica"
-            ),
-            Some(leaders) if own.is_empty() || leaders.is_empty() || own == leaders => return Ok(()),
-            Some(_) => format!(
-                "--controllers or --admin-overrides of this replica differs from that of the leader {holder}"
-            ),
-        };
+        match (selection(self.manager.identity()), selection(&holder)) {
+            (Some(ours), Some(leaders)) if ours != leaders => {}
+            _ => return Ok(()),
+        }
         let at = if address.is_empty() { String::new() } else { format!(" at {address}") };
-        let force = if decide == FlagsDecide::Effect { ", or set force" } else { "" };
-        let message = format!("{why}: call the leader{at}{force}");
+        let message = format!(
+            "--controllers or --admin-overrides of this replica differs from that of the leader {holder}: call the \
+             leader{at}, or set force"
+        );
         Err(ErrorReply::new(Reason::FlagsDiffer, message)
             .with("leader", holder)
             .with("leader_address", address)
@@ -256,15 +249,6 @@ impl Shared {
         let address = address_of(&holder, &self.manager.replicas());
         (holder, address)
     }
-}
-
-/// The part of an order that depends on the flags for controllers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FlagsDecide {
-    /// The controllers that the order is for: `disable '*'`.
-    Targets,
-    /// Whether a controller runs under the order, unless it has `force`.
-    Effect,
 }
 
 /// The caller of a mutation.

@@ -9,7 +9,7 @@ use tonic::{Extensions, Status};
 use super::controllers::no_controller;
 use super::orders::{CheckedOrder, Direction, same_version, shortened};
 use super::places::MutationClass;
-use super::{FlagsDecide, Shared, shutting_down};
+use super::{Shared, shutting_down};
 use crate::admin::audit::{Audit, Changes};
 use crate::admin::authorize::Method;
 use crate::admin::convert;
@@ -70,13 +70,9 @@ impl Shared {
         if wait {
             self.must_lead()?;
         }
-        // To disable one controller does not depend on flags: it must be possible at any replica in an emergency.
-        let flags_decide = match asked.direction {
-            Direction::Enable | Direction::Clear => (!asked.force).then_some(FlagsDecide::Effect),
-            Direction::Disable => all.then_some(FlagsDecide::Targets),
-        };
-        if let Some(decide) = flags_decide {
-            self.must_select_as_the_leader(decide)?;
+        // To disable does not depend on flags: it must be possible at any replica in an emergency.
+        if asked.direction != Direction::Disable && !asked.force {
+            self.must_select_as_the_leader()?;
         }
         let candidates = match found {
             Some(name) => self.manager.controller(name).into_iter().collect(),
@@ -137,6 +133,11 @@ impl Shared {
                 Err(_) if !perhaps.is_empty() => return Err(unknown(perhaps)),
                 Err(error) => return Err(unavailable(&error).into()),
             };
+            if let Some(name) = overtaken(&perhaps, &held.set) {
+                // Ours was stored, and another order was given on top of it: to write again would undo that one.
+                let message = format!("{name} was ordered otherwise after this order, whose answer was lost");
+                return Err(Failure { status: ErrorReply::new(Reason::Superseded, message).into(), perhaps });
+            }
             let now = self.manager.now();
             let mut stored = perhaps.clone();
             stored.retain(|(name, entry)| held.set.entry(name) == Some(entry));
@@ -144,7 +145,8 @@ impl Shared {
             if let (Some(expected), [state]) = (&order.expected_version, targets.as_slice())
                 && stored.is_empty()
             {
-                same_version(state.name, expected, &held.set.version(state.name))?;
+                same_version(state.name, expected, &held.set.version(state.name))
+                    .map_err(|status| Failure { status, perhaps: perhaps.clone() })?;
             }
             let mut changes = order.changes(&targets, &held.set, now);
             changes.retain(|(name, _)| !stored.iter().any(|(known, _)| known == name));
@@ -315,6 +317,15 @@ fn mutation(order: &CheckedOrder, changes: &[(String, Entry)], remark: &str) -> 
         reason: order.reason.clone(),
         message: order.message(changes) + remark,
     })
+}
+
+/// The controller of an entry that another order was written on top of.
+fn overtaken<'a>(perhaps: &'a [(String, Entry)], held: &OverrideSet) -> Option<&'a str> {
+    let is_ours = |name: &str, entry: &Entry| perhaps.iter().any(|(of, ours)| of == name && ours == entry);
+    let overtaken = perhaps.iter().find(|(name, ours)| {
+        held.entry(name).is_some_and(|entry| entry.version > ours.version && !is_ours(name, entry))
+    });
+    overtaken.map(|(name, _)| name.as_str())
 }
 
 fn unknown(perhaps: Vec<(String, Entry)>) -> Failure {

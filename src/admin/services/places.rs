@@ -144,8 +144,10 @@ impl StreamPlaces {
 /// an operator needs in an emergency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MutationClass {
-    /// Orders about controllers, and `StepDown`.
+    /// Orders about controllers.
     Order,
+    /// `StepDown`, in the places of orders. Each ends a term, so unwritten Events keep out none.
+    StepDown,
     /// `SyncObject`.
     Sync,
 }
@@ -173,8 +175,8 @@ pub(super) struct RecordPlace {
 }
 
 impl StreamPlaces {
-    /// A place for a mutation of a user until it has ended, and one until its Event is written; `None` for a sync, whose
-    /// Event is not awaited.
+    /// A place for a mutation of a user until it has ended, and one until its Event is written; `None` where no number of
+    /// unwritten Events counts.
     pub(super) fn mutation(
         &self,
         user: &UserInfo,
@@ -183,7 +185,7 @@ impl StreamPlaces {
         let refused =
             |message: String| Status::from(ErrorReply::new(Reason::TooManyCalls, message).retry_after(RETRY));
         let pool = match class {
-            MutationClass::Order => &self.orders,
+            MutationClass::Order | MutationClass::StepDown => &self.orders,
             MutationClass::Sync => &self.syncs,
         };
         let (kind, most) = (pool.kind, pool.most);

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use crate::admin::critical;
 use crate::admin::manager::*;
-use crate::admin::overrides::{Entry, FlagSelection, HeldOverrides, OverrideSet, StoreError};
+use crate::admin::overrides::{Entry, FlagSelection, HeldOverrides, Order, OverrideSet, StoreError};
 use coxswain_controllers::registry::REGISTRY;
 use coxswain_machinery::api::kinds::{DEPLOYMENTS, PODS, REPLICA_SETS, SECRETS, SERVICE_ACCOUNTS};
 use coxswain_machinery::election::Record;
@@ -22,6 +22,15 @@ use coxswain_machinery::model::clock::{Clock as _, ManualClock, SharedClock};
 use coxswain_machinery::options::{self, Invocation, Selection};
 use coxswain_machinery::wire::Str;
 
+/// A part of the manager that does not end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hang {
+    /// Reconciles of syncs that begin.
+    Syncs,
+    /// Writes of Events.
+    Events,
+}
+
 /// How the next write of overrides ends.
 pub(crate) enum NextWrite {
     /// A conflict; whoever caused it wrote this.
@@ -30,6 +39,8 @@ pub(crate) enum NextWrite {
     Refused,
     /// Carried out, and its answer lost.
     LostAnswer,
+    /// Carried out, then another order for the same controllers, and its answer lost.
+    Overtaken(Order),
     /// Lost, and its answer too.
     Lost,
     /// Carried out, and nobody answers from then on.
@@ -57,10 +68,8 @@ pub(crate) struct State {
     pub(crate) synced: Vec<SyncRequest>,
     pub(crate) announced: Vec<Mutation>,
     pub(crate) sync_stops: bool,
-    /// Reconciles of syncs never end.
-    pub(crate) syncs_hang: bool,
-    /// Events are never written.
-    pub(crate) events_hang: bool,
+    /// What does not end as long as this holds.
+    pub(crate) hangs: Option<Hang>,
     /// How long each request takes, and its answer as long again.
     pub(crate) latency: Duration,
     /// The entries that are stored when the next write arrives.
@@ -216,8 +225,7 @@ impl Fake {
                 synced: vec![],
                 announced: vec![],
                 sync_stops: false,
-                syncs_hang: false,
-                events_hang: false,
+                hangs: None,
                 latency: Duration::ZERO,
                 late: None,
                 untouchable: false,
@@ -301,6 +309,16 @@ impl Fake {
             Some(NextWrite::Refused) => Err(StoreError::Unavailable("403 Forbidden".to_owned())),
             Some(NextWrite::LostAnswer) => {
                 state.overrides = written;
+                Err(StoreError::Unknown("timeout".to_owned()))
+            }
+            Some(NextWrite::Overtaken(order)) => {
+                let mut version = written.next_version();
+                let others = changes.iter().map(|(name, entry)| {
+                    let entry = Entry { order, user: "joe".to_owned(), version, ..entry.clone() };
+                    version += 1;
+                    (name.clone(), entry)
+                });
+                state.overrides = written.with(&others.collect::<Vec<_>>());
                 Err(StoreError::Unknown("timeout".to_owned()))
             }
             Some(NextWrite::LostForGood) => {
@@ -448,7 +466,7 @@ impl Manager for Fake {
     fn sync<'a>(&'a self, request: &'a SyncRequest) -> BoxFuture<'a, Result<SyncReport, SyncError>> {
         let mut state = self.reads();
         state.synced.push(request.clone());
-        if state.syncs_hang {
+        if state.hangs == Some(Hang::Syncs) {
             return Box::pin(std::future::pending());
         }
         let (outcome, result) = if request.explain {
@@ -481,8 +499,8 @@ impl Manager for Fake {
     fn announce<'a>(&'a self, mutation: &'a Mutation) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             self.travel().await;
-            if self.state.lock().events_hang {
-                std::future::pending::<()>().await;
+            while self.state.lock().hangs == Some(Hang::Events) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
             }
             self.state.lock().announced.push(mutation.clone());
         })
