@@ -14,6 +14,7 @@ use coxswain::cli::{self, Called};
 use coxswain::manager;
 use coxswain_controllers::registry::{self, REGISTRY};
 use coxswain_machinery::environment::Environment;
+use coxswain_machinery::files;
 use coxswain_machinery::options::logging::{self, Logging};
 use coxswain_machinery::options::{self, Invocation, Startup, versions};
 use coxswain_machinery::telemetry::tracing::Tracing;
@@ -64,6 +65,9 @@ fn run(startup: Startup) -> anyhow::Result<()> {
     let Logging { set_verbosity, held_back } =
         logging::init(&config, Arc::clone(&environment.clock), traces)?;
     tracing::info!(version = versions::COXSWAIN, kubernetes = config.kubernetes_version, "Starting");
+    if let Err(error) = files::raise_limit() {
+        tracing::warn!(%error, limit = files::limit(), "Cannot raise the limit of open files");
+    }
     for (name, value) in given {
         tracing::debug!(flag = name, value, "Flag given");
     }

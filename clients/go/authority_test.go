@@ -53,14 +53,15 @@ func newKey(t *testing.T) *ecdsa.PrivateKey {
 	return key
 }
 
-// issue makes a certificate for a client of this name, and for servers on loopback.
-func (c certificates) issue(t *testing.T, name string) (pair tls.Certificate, certificate, key []byte) {
+// issue makes a certificate for a client of this name, and for servers on loopback and with the other names.
+func (c certificates) issue(t *testing.T, name string, names ...string) (pair tls.Certificate, certificate, key []byte) {
 	t.Helper()
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()),
 		Subject:      pkix.Name{CommonName: name},
 		NotAfter:     time.Now().Add(time.Hour),
 		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+		DNSNames:     names,
 	}
 	private := newKey(t)
 	der, err := x509.CreateCertificate(rand.Reader, template, c.certificate, private.Public(), c.key)

@@ -2,6 +2,7 @@ package coxswain
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"os"
 	"path/filepath"
@@ -34,7 +35,12 @@ func serve(t *testing.T) (address, ca string) {
 	t.Helper()
 	authority := newAuthority(t, "authority")
 	pair, _, _ := authority.issue(t, "server")
-	ca = write(t, t.TempDir(), "ca.pem", authority.pem)
+	return serveWith(t, pair), write(t, t.TempDir(), "ca.pem", authority.pem)
+}
+
+// serveWith serves with a certificate until the test ends.
+func serveWith(t *testing.T, pair tls.Certificate) (address string) {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +55,7 @@ func serve(t *testing.T) (address, ca string) {
 		}
 	}()
 	t.Cleanup(func() { grpcServer.Stop(); <-done })
-	return listener.Addr().String(), ca
+	return listener.Addr().String()
 }
 
 func holder(t *testing.T, address string, options Options) (string, error) {

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -17,6 +18,8 @@ const (
 	replicaSelector   = "coxswain.dev/component=replica"
 	addressAnnotation = "coxswain.dev/admin-address"
 	caAnnotation      = "coxswain.dev/admin-ca"
+	// leaseAnnotation is the Lease by which the replica leads, as "NAMESPACE/NAME", and the replica's identity.
+	leaseAnnotation = "coxswain.dev/lease"
 
 	// DefaultLeaseName is the Lease by which the leader leads, unless the manager is told otherwise
 	// (--leader-elect-resource-name).
@@ -70,7 +73,8 @@ type Finder struct {
 	// Options say who one is, and whom to trust whatever a Lease says.
 	Options Options
 	// ClusterCAFile holds the cluster's authorities (PEM), those of the API server. They are trusted at a replica that
-	// Options.CA, Options.CAFile and the replica's own Lease name no authority for.
+	// Options.CA, Options.CAFile and the replica's own Lease name no authority for. They sign the certificates of nodes as
+	// well, so a token goes only to a server whose certificate is for CertificateName.
 	ClusterCAFile string
 	// TrustAnnounced sends a token to a replica that only its own Lease vouches for. Whoever may write Leases in
 	// kube-system can then get it. A client certificate gives nothing away, and needs no such consent.
@@ -111,8 +115,8 @@ func (f Finder) Replicas(ctx context.Context) (Replicas, error) {
 		return Replicas{}, err
 	}
 	// Without it, those who answer know who leads.
-	main, err := f.Leases.GetLease(
-		ctx, cmp.Or(f.LeaseNamespace, DefaultLeaseNamespace), cmp.Or(f.LeaseName, DefaultLeaseName))
+	namespace, name := cmp.Or(f.LeaseNamespace, DefaultLeaseNamespace), cmp.Or(f.LeaseName, DefaultLeaseName)
+	main, err := f.Leases.GetLease(ctx, namespace, name)
 	if err != nil && !errors.Is(err, ErrNoLease) {
 		return Replicas{}, err
 	}
@@ -120,11 +124,24 @@ func (f Finder) Replicas(ctx context.Context) (Replicas, error) {
 	if f.now != nil {
 		now = f.now
 	}
-	return choose(leases, main.HolderIdentity, now()), nil
+	return choose(leases, namespace+"/"+name, main.HolderIdentity, now()), nil
 }
 
-// choose decides whom to call.
-func choose(leases []Lease, holder string, now time.Time) Replicas {
+// leads returns the Lease by which a replica leads. A replica of an older version announces none: it is the one that it
+// holds, and else the default one.
+func leads(lease Lease, main, holder string) string {
+	// An annotation with another identity is left over from a predecessor.
+	if name, identity, _ := strings.Cut(lease.Annotations[leaseAnnotation], " "); identity == lease.HolderIdentity {
+		return name
+	}
+	if lease.HolderIdentity == holder {
+		return main
+	}
+	return DefaultLeaseNamespace + "/" + DefaultLeaseName
+}
+
+// choose decides whom to call of the replicas that lead by the Lease main.
+func choose(leases []Lease, main, holder string, now time.Time) Replicas {
 	type silent struct {
 		Replica
 		// For how long; negative if for ever.
@@ -145,7 +162,10 @@ func choose(leases []Lease, holder string, now time.Time) Replicas {
 			Leads:     lease.HolderIdentity == holder,
 		}
 		since := now.Sub(lease.RenewTime)
+		other := leads(lease, main, holder)
 		switch {
+		case other != main:
+			replicas.PassedOver = append(replicas.PassedOver, replica.Identity+" leads by another Lease, "+other)
 		case replica.Address == "":
 			replicas.PassedOver = append(replicas.PassedOver, replica.Identity+" serves no admin API")
 		case lease.RenewTime.IsZero():
@@ -187,23 +207,26 @@ func (f Finder) Connect(replica Replica) (*Client, error) {
 	if err := checkAddress(replica.Address); err != nil {
 		return nil, err
 	}
-	voucher, sendToken, ok := f.facts(replica).decide()
+	decided, ok := f.facts(replica).decide()
 	if !ok {
 		return nil, ErrNotVouchedFor
 	}
 	options := f.Options
-	switch voucher {
+	if decided.name == coxswainName {
+		options.ServerName = CertificateName
+	}
+	switch decided.voucher {
 	case announcement:
 		options.CA = []byte(replica.Authority)
 	case cluster:
 		options.CAFile = f.ClusterCAFile
 	case authority, system:
 	}
-	if !sendToken {
+	if !decided.sendToken {
 		options.Token, options.TokenFile = "", ""
 	}
 	client, err := Connect(replica.Address, options)
-	if err != nil && voucher == announcement {
+	if err != nil && decided.voucher == announcement {
 		return nil, fmt.Errorf("with the authority that the Lease of %s announces: %w", replica, err)
 	}
 	return client, err
@@ -222,12 +245,18 @@ func (f Finder) facts(replica Replica) facts {
 	}
 }
 
-// hint is what to say when a replica can't be reached because the authority that it announces was not trusted.
+// hint is what to say when a replica can't be reached because the authority that it announces was not trusted, or because
+// its certificate is that of a node.
 func (f Finder) hint(replica Replica) string {
-	if who, _, _ := f.facts(replica).decide(); replica.Authority == "" || who == announcement || who == authority {
-		return ""
+	decided, _ := f.facts(replica).decide()
+	hint := ""
+	if replica.Authority != "" && decided.voucher != announcement && decided.voucher != authority {
+		hint = " (the authority that its Lease announces is not trusted with a token, unless TrustAnnounced is set)"
 	}
-	return " (the authority that its Lease announces is not trusted with a token, unless TrustAnnounced is set)"
+	if decided.name == coxswainName {
+		hint += " (with ClusterCAFile a token is sent only to a server with a certificate for " + CertificateName + ")"
+	}
+	return hint
 }
 
 // facts decide about trust. Whoever may write Leases in kube-system may announce a replica, its address and its
@@ -260,25 +289,52 @@ const (
 	system       voucher = "system"
 )
 
-// decide says who vouches for a replica, and whether the token goes to it. It is not ok if nobody vouches for it and
-// the token is all that the caller has. The command line has the same rule; a test sees to that.
-func (f facts) decide() (who voucher, sendToken, ok bool) {
+// CertificateName is in the serving certificates of Coxswain that the cluster's CA signs, and in no certificate of a node.
+const CertificateName = "coxswain.kube-system.svc"
+
+// nameRule is the name that a server's certificate must have.
+type nameRule string
+
+const (
+	// addressName is the host of the address, or Options.ServerName.
+	addressName nameRule = "address"
+	// coxswainName is CertificateName, whatever the address is.
+	coxswainName nameRule = "coxswain"
+)
+
+// decision is what follows from the facts.
+type decision struct {
+	voucher   voucher
+	sendToken bool
+	name      nameRule
+}
+
+// decide says who vouches for a replica, by which name, and whether the token goes to it. It is not ok if nobody vouches
+// for it and the token is all that the caller has. The command line has the same rule; a test sees to that.
+func (f facts) decide() (decided decision, ok bool) {
 	// Who has nothing to give away may ask anybody: the answer is a refusal.
 	givesNothingAway := f.certificate || !f.token
 	vouched := true
+	decided.name = addressName
 	switch {
 	case f.authority:
-		who = authority
+		decided.voucher = authority
 	case f.announced && (f.trustAnnounced || givesNothingAway):
-		who, vouched = announcement, f.trustAnnounced
+		decided.voucher, vouched = announcement, f.trustAnnounced
 	case f.clusterAuthority:
-		who = cluster
+		decided.voucher = cluster
+		// The cluster's CA vouches for nodes as well: only a server with Coxswain's name gets a token, unless the user
+		// has named it. A client certificate needs no other name than that of the address.
+		if !f.named && !givesNothingAway {
+			decided.name = coxswainName
+		}
+		vouched = f.named || decided.name == coxswainName
 	default:
 		// The system's authorities vouch for names, and anybody may have one: the user has to have named this one.
-		who, vouched = system, f.named
+		decided.voucher, vouched = system, f.named
 	}
-	sendToken = f.token && vouched
-	return who, sendToken, sendToken || givesNothingAway
+	decided.sendToken = f.token && vouched
+	return decided, decided.sendToken || givesNothingAway
 }
 
 // hostName is what a host may look like. A Lease says where to call, so nothing may pass that grpc takes for a scheme.

@@ -1,6 +1,7 @@
 package coxswain
 
 import (
+	"cmp"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -11,6 +12,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 func read(t *testing.T, path string, into any) {
@@ -29,6 +33,7 @@ func TestTrustIsThatOfTheCommandLine(t *testing.T) {
 		Facts     []string `json:"facts"`
 		Voucher   *voucher `json:"voucher"`
 		SendToken bool     `json:"sendToken"`
+		Name      nameRule `json:"name"`
 	}
 	read(t, "testdata/trust.json", &rows)
 	if len(rows) != 128 {
@@ -41,9 +46,12 @@ func TestTrustIsThatOfTheCommandLine(t *testing.T) {
 			announced: has("announced"), clusterAuthority: has("clusterAuthority"), token: has("token"),
 			certificate: has("certificate"),
 		}
-		who, sendToken, ok := facts.decide()
-		if ok != (row.Voucher != nil) || ok && who != *row.Voucher || sendToken != row.SendToken {
-			t.Errorf("%v: %s, %t, %t", row, who, sendToken, ok)
+		decided, ok := facts.decide()
+		if ok != (row.Voucher != nil) || decided.sendToken != row.SendToken {
+			t.Errorf("%v: %v, %t", row, decided, ok)
+		}
+		if ok && (decided.voucher != *row.Voucher || decided.name != row.Name) {
+			t.Errorf("%v: %v", row, decided)
 		}
 	}
 }
@@ -55,6 +63,7 @@ func TestReplicasAreThoseOfTheCommandLine(t *testing.T) {
 			About      string        `json:"about"`
 			Leases     []leaseObject `json:"leases"`
 			Holder     string        `json:"holder"`
+			Lease      string        `json:"lease"`
 			Candidates []struct {
 				Identity, Address, Authority string
 				Leads                        bool
@@ -68,7 +77,7 @@ func TestReplicasAreThoseOfTheCommandLine(t *testing.T) {
 		for _, lease := range each.Leases {
 			leases = append(leases, lease.lease())
 		}
-		found := choose(leases, each.Holder, file.Now)
+		found := choose(leases, cmp.Or(each.Lease, "kube-system/kube-controller-manager"), each.Holder, file.Now)
 		var wanted []Replica
 		for _, candidate := range each.Candidates {
 			wanted = append(wanted, Replica{
@@ -211,6 +220,59 @@ func TestATokenDoesNotGoWhereOnlyALeaseSaysSo(t *testing.T) {
 	replica.Authority = "nonsense"
 	if _, err := finder.Connect(replica); err == nil || !strings.Contains(err.Error(), "the Lease of b at") {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestCertificateOfTheClustersCAWithAnotherNameGetsNoToken(t *testing.T) {
+	cluster := newAuthority(t, "cluster")
+	ca := write(t, t.TempDir(), "ca.pem", cluster.pem)
+	finder := Finder{Options: Options{Token: "secret"}, ClusterCAFile: ca}
+	coxswain, _, _ := cluster.issue(t, "coxswain", CertificateName)
+	client, err := finder.Connect(Replica{Identity: "b", Address: serveWith(t, coxswain)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if found, err := holderOf(t, client); err != nil || found != "Bearer secret" {
+		t.Errorf("%q, %v", found, err)
+	}
+	// Whoever may write Leases announces a node, which has a certificate for its address.
+	node, certificate, key := cluster.issue(t, "system:node:a")
+	replica := Replica{Identity: "b", Address: serveWith(t, node)}
+	refused, err := finder.Connect(replica)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer refused.Close()
+	if found, err := holderOf(t, refused); err == nil || !strings.Contains(err.Error(), CertificateName) {
+		t.Errorf("the token was shown: %q, %v", found, err)
+	}
+	if hint := finder.hint(replica); !strings.Contains(hint, CertificateName) {
+		t.Errorf("%q", hint)
+	}
+	// The user may name the server.
+	finder.Addresses = []string{replica.Address}
+	named, err := finder.Connect(replica)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer named.Close()
+	if found, err := holderOf(t, named); err != nil || found != "Bearer secret" {
+		t.Errorf("%q, %v", found, err)
+	}
+	// A client certificate needs no other name, and the token beside it stays here.
+	finder = Finder{ClusterCAFile: ca, Options: Options{
+		Token:    "secret",
+		CertFile: write(t, t.TempDir(), "client.pem", certificate),
+		KeyFile:  write(t, t.TempDir(), "client.key", key),
+	}}
+	certified, err := finder.Connect(replica)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer certified.Close()
+	if found, err := holderOf(t, certified); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("%q, %v", found, err)
 	}
 }
 

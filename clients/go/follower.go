@@ -13,6 +13,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	adminv1 "github.com/coxswain-dev/coxswain/clients/go/coxswain/admin/v1"
 )
@@ -109,6 +110,51 @@ func (f *Follower) Call(ctx context.Context, call func(ctx context.Context, lead
 	}
 }
 
+// StepDown makes the replica that leads give up leadership: the one that is found first, and no other. The request is sent
+// once. If another replica leads by then, the error is that of the replica (LEADER_CHANGED), and no leader steps down.
+func (f *Follower) StepDown(ctx context.Context, request *adminv1.StepDownRequest) (*adminv1.StepDownResponse, error) {
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, cmp.Or(f.Timeout, defaultTimeout))
+		defer cancel()
+	}
+	sent, next := proto.CloneOf(request), ""
+	if sent.ExpectedLeaderIdentity == nil {
+		var leader *adminv1.Leader
+		if err := f.Call(ctx, func(ctx context.Context, client *Client) error {
+			answer, err := client.Leader.GetLeader(ctx, &adminv1.GetLeaderRequest{})
+			leader = answer.GetLeader()
+			return err
+		}); err != nil {
+			return nil, err
+		}
+		if leader.GetHolderIdentity() == "" {
+			return nil, fmt.Errorf("%w: nobody holds the Lease", ErrNoLeader)
+		}
+		sent.ExpectedLeaderIdentity = proto.String(leader.GetHolderIdentity())
+		if !leader.GetLeading() {
+			f.forget()
+			next = leader.GetAdminAddress()
+		}
+	}
+	var answer *adminv1.StepDownResponse
+	err := f.once(ctx, next, func(ctx context.Context, client *Client) (err error) {
+		answer, err = client.Leader.StepDown(ctx, sent)
+		return err
+	})
+	return answer, err
+}
+
+// forget has the next call find the leader anew.
+func (f *Follower) forget() {
+	f.mu.Lock()
+	current := f.current
+	f.mu.Unlock()
+	if current != nil {
+		f.retire(current)
+	}
+}
+
 // once sends a call to who seems to lead: next, if that is not empty.
 func (f *Follower) once(ctx context.Context, next string, call func(context.Context, *Client) error) error {
 	session, err := f.enter(ctx, next)
@@ -127,11 +173,8 @@ func (f *Follower) once(ctx context.Context, next string, call func(context.Cont
 func (f *Follower) Close() error {
 	f.mu.Lock()
 	f.closed = true
-	current := f.current
 	f.mu.Unlock()
-	if current != nil {
-		f.retire(current)
-	}
+	f.forget()
 	return nil
 }
 

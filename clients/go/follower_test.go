@@ -36,6 +36,9 @@ type fleet struct {
 	announced string
 	// fails is what the leader answers in place of an answer.
 	fails error
+	// expected are the leaders that requests to step down were for; moves is how far leadership moves before such a request.
+	expected []string
+	moves    int
 }
 
 // member is one of them.
@@ -98,7 +101,23 @@ func (m *member) GetLeader(context.Context, *adminv1.GetLeaderRequest) (*adminv1
 	m.fleet.mu.Lock()
 	defer m.fleet.mu.Unlock()
 	leader := &adminv1.Leader{Leading: m.fleet.leader == m.index, AdminAddress: m.fleet.address()}
+	if m.fleet.leader >= 0 {
+		leader.HolderIdentity = string(rune('a' + m.fleet.leader))
+	}
 	return &adminv1.GetLeaderResponse{Leader: leader}, nil
+}
+
+func (m *member) StepDown(_ context.Context, request *adminv1.StepDownRequest) (*adminv1.StepDownResponse, error) {
+	m.fleet.mu.Lock()
+	defer m.fleet.mu.Unlock()
+	m.fleet.calls = append(m.fleet.calls, m.index)
+	m.fleet.expected = append(m.fleet.expected, request.GetExpectedLeaderIdentity())
+	// The next one leads before the request arrives.
+	m.fleet.leader += m.fleet.moves
+	if m.fleet.leader != m.index {
+		return nil, m.refusal()
+	}
+	return &adminv1.StepDownResponse{}, nil
 }
 
 func (m *member) SyncObject(context.Context, *adminv1.SyncObjectRequest) (*adminv1.SyncObjectResponse, error) {
@@ -108,6 +127,11 @@ func (m *member) SyncObject(context.Context, *adminv1.SyncObjectRequest) (*admin
 	if m.fleet.leader == m.index {
 		return &adminv1.SyncObjectResponse{}, m.fleet.fails
 	}
+	return nil, m.refusal()
+}
+
+// refusal says who leads; with the lock held.
+func (m *member) refusal() error {
 	refusal := status.New(codes.FailedPrecondition, "another replica leads")
 	info := &errdetails.ErrorInfo{Reason: notLeader, Domain: errorDomain, Metadata: map[string]string{}}
 	if address := m.fleet.address(); address != "" {
@@ -115,9 +139,9 @@ func (m *member) SyncObject(context.Context, *adminv1.SyncObjectRequest) (*admin
 	}
 	refusal, err := refusal.WithDetails(info)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return nil, refusal.Err()
+	return refusal.Err()
 }
 
 // asked are the replicas that got a call, since the last time.
@@ -156,6 +180,34 @@ func TestTheLeaderIsFollowedToWhereItIs(t *testing.T) {
 		if asked := fleet.asked(); asked[len(asked)-1] != leader || len(asked) > 2 {
 			t.Errorf("%d leads, and these were asked: %v", leader, asked)
 		}
+	}
+}
+
+func TestStepDownIsForTheLeaderThatWasFoundAndIsSentOnce(t *testing.T) {
+	fleet := newFleet(t, 3)
+	follower := fleet.follow(t)
+	// The second time the connection is to a replica that leads no longer.
+	for _, leader := range []int{1, 2} {
+		fleet.lead(leader, true)
+		if _, err := follower.StepDown(t.Context(), &adminv1.StepDownRequest{}); err != nil {
+			t.Fatal(err)
+		}
+		if asked := fleet.asked(); !slices.Equal(asked, []int{leader}) {
+			t.Errorf("%d leads, and these were asked: %v", leader, asked)
+		}
+	}
+	// Another one leads by the time the request arrives: it is not asked.
+	fleet.lead(0, true)
+	fleet.moves = 1
+	if _, err := follower.StepDown(t.Context(), &adminv1.StepDownRequest{}); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("%v", err)
+	}
+	if asked := fleet.asked(); !slices.Equal(asked, []int{0}) || !slices.Equal(fleet.expected, []string{"b", "c", "a"}) {
+		t.Errorf("%v, %v", asked, fleet.expected)
+	}
+	fleet.lead(-1, true)
+	if _, err := follower.StepDown(t.Context(), &adminv1.StepDownRequest{}); !errors.Is(err, ErrNoLeader) {
+		t.Errorf("%v", err)
 	}
 }
 

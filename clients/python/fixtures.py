@@ -21,11 +21,12 @@ class Authority:
         self._issue(name, ["-x509"])
         self.pem = self.file.read_bytes()
 
-    def issue(self, name: str) -> tuple[bytes, bytes]:
-        """A certificate for a client of this name, and for servers on loopback; and its key."""
+    def issue(self, name: str, *names: str) -> tuple[bytes, bytes]:
+        """A certificate for a client of this name, and for servers on loopback and with the other names; and its key."""
+        alternatives = ",".join(["IP:127.0.0.1", *(f"DNS:{other}" for other in names)])
         signer = ["-CA", str(self.file), "-CAkey", str(self._folder / f"{self._name}.key")]
         return self._issue(
-            f"{self._name}-{name}", ["-x509", *signer, "-addext", "subjectAltName=IP:127.0.0.1"], name
+            f"{self._name}-{name}", ["-x509", *signer, "-addext", f"subjectAltName={alternatives}"], name
         )
 
     def _issue(self, file: str, arguments: list[str], name: str = "authority") -> tuple[bytes, bytes]:

@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 
 from coxswain.admin import ApiServer, ApiServerError, Finder, Lease, NotVouchedFor, Options, Replica, Replicas
-from coxswain.admin.discovery import Facts, choose
+from coxswain.admin.discovery import CERTIFICATE_NAME, Facts, choose
 from coxswain.admin.v1 import leader_pb2, leader_pb2_grpc
 from fixtures import Authority, Case
 from test_connect import Leader
@@ -35,8 +35,8 @@ class Tables(unittest.TestCase):
         self.assertEqual(len(rows), 128)
         for row in rows:
             decision = Facts(**{ours: theirs in row["facts"] for theirs, ours in names.items()}).decide()
-            found = (decision.voucher, decision.send_token) if decision else (None, False)
-            self.assertEqual(found, (row["voucher"], row["sendToken"]), row)
+            found = (decision.voucher, decision.send_token, decision.name) if decision else (None, False, None)
+            self.assertEqual(found, (row["voucher"], row["sendToken"], row["name"]), row)
 
     def test_leases(self) -> None:
         file = json.loads((TABLES / "leases.json").read_text())
@@ -53,7 +53,7 @@ class Tables(unittest.TestCase):
                 )
                 for each in case["candidates"]
             ]
-            found = choose(leases, case["holder"], now)
+            found = choose(leases, case.get("lease", "kube-system/kube-controller-manager"), case["holder"], now)
             self.assertEqual(found, Replicas(wanted, case["passedOver"], case["holder"]), case["about"])
 
 
@@ -163,6 +163,42 @@ class Trust(Case):
         nonsense = Replica(address, identity="b", authority="nonsense")
         with self.assertRaisesRegex(ValueError, "the Lease of b at .*no certificate"):
             Finder(leases=addresses, options=both).connect(nonsense)
+
+    def test_certificate_of_the_clusters_ca_with_another_name_gets_no_token(self) -> None:
+        authority = Authority(self.folder, "cluster")
+        request = leader_pb2.GetLeaderRequest()
+
+        def serve(pair: tuple[bytes, bytes]) -> str:
+            certificate, key = pair
+            return self.serve(
+                grpc.ssl_server_credentials([(key, certificate)]),
+                lambda server: leader_pb2_grpc.add_LeaderServiceServicer_to_server(Leader(), server),
+            )
+
+        options = Options(token="secret")
+        finder = Finder(leases=_NoLeases(), options=options, cluster_ca_file=authority.file)
+        address = serve(authority.issue("coxswain", CERTIFICATE_NAME))
+        with finder.connect(Replica(address, identity="b")) as client:
+            self.assertEqual(client.leader.GetLeader(request).leader.holder_identity, "Bearer secret")
+        # Whoever may write Leases announces a node, which has a certificate for its address.
+        certificate, key = authority.issue("node")
+        node = Replica(serve((certificate, key)), identity="b")
+        with finder.connect(node) as client, self.assertRaises(grpc.RpcError) as caught:
+            client.leader.GetLeader(request)
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.UNAVAILABLE)
+        self.assertIn(CERTIFICATE_NAME, finder.hint(node))
+        # The user may name the server.
+        named = Finder(addresses=[node.address], options=options, cluster_ca_file=authority.file)
+        with named.connect(node) as client:
+            self.assertEqual(client.leader.GetLeader(request).leader.holder_identity, "Bearer secret")
+        # A client certificate needs no other name, and the token beside it stays here.
+        both = Options(
+            token="secret", cert_file=self.write("client.pem", certificate), key_file=self.write("client.key", key)
+        )
+        certified = Finder(leases=_NoLeases(), options=both, cluster_ca_file=authority.file)
+        with certified.connect(node) as client, self.assertRaises(grpc.RpcError) as caught:
+            client.leader.GetLeader(request)
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.UNAUTHENTICATED)
 
     def test_addresses_that_a_replica_can_not_have(self) -> None:
         finder = Finder(leases=_NoLeases())

@@ -43,6 +43,9 @@ class Fleet:
         self.listed = 0
         # What the leader answers in place of an answer.
         self.fails: grpc.StatusCode | None = None
+        # The leaders that requests to step down were for, and how far leadership moves before such a request.
+        self.expected: list[str] = []
+        self.moves = 0
         self.announced: dict[str, str] = {}
         self.addresses: list[str] = []
         for index in range(size):
@@ -82,7 +85,21 @@ class Member(leader_pb2_grpc.LeaderServiceServicer, queues_pb2_grpc.QueueService
     def GetLeader(self, request: leader_pb2.GetLeaderRequest, context: Any) -> leader_pb2.GetLeaderResponse:
         leading = self.fleet.leader == self.index
         leader = leader_pb2.Leader(leading=leading, admin_address=self.fleet.address)
+        if self.fleet.leader >= 0:
+            leader.holder_identity = chr(ord("a") + self.fleet.leader)
         return leader_pb2.GetLeaderResponse(leader=leader)
+
+    def StepDown(self, request: leader_pb2.StepDownRequest, context: Any) -> leader_pb2.StepDownResponse:
+        with self.fleet.lock:
+            self.fleet.calls.append(self.index)
+            self.fleet.expected.append(request.expected_leader_identity)
+            # The next one leads before the request arrives.
+            self.fleet.leader += self.fleet.moves
+            leads, address = self.fleet.leader == self.index, self.fleet.address
+        if not leads:
+            context.set_trailing_metadata((("grpc-status-details-bin", not_leader(address)),))
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, "another replica leads")
+        return leader_pb2.StepDownResponse()
 
     def SyncObject(self, request: queues_pb2.SyncObjectRequest, context: Any) -> queues_pb2.SyncObjectResponse:
         with self.fleet.lock:
@@ -98,7 +115,7 @@ class Member(leader_pb2_grpc.LeaderServiceServicer, queues_pb2_grpc.QueueService
     def WatchLeader(self, request: Any, context: Any) -> Any:
         raise NotImplementedError
 
-    StepDown = ListQueues = GetQueue = ExplainObject = WatchLeader
+    ListQueues = GetQueue = ExplainObject = WatchLeader
 
 
 def reconcile(client: Client, seconds: float) -> queues_pb2.SyncObjectResponse:
@@ -122,6 +139,24 @@ class Following(Case):
             asked = fleet.asked()
             self.assertTrue(asked[-1] == leader and len(asked) <= 2, asked)
         self.assertEqual(self.pauses, [])
+
+    def test_step_down_is_for_the_leader_that_was_found_and_is_sent_once(self) -> None:
+        fleet = Fleet(self, 3)
+        follower = self.follow(fleet)
+        # The second time the connection is to a replica that leads no longer.
+        for leader in (1, 2):
+            fleet.leader = leader
+            follower.step_down()
+            self.assertEqual(fleet.asked(), [leader])
+        # Another one leads by the time the request arrives: it is not asked.
+        fleet.leader, fleet.moves = 0, 1
+        with self.assertRaises(grpc.RpcError) as caught:
+            follower.step_down(leader_pb2.StepDownRequest(reason="a drain"))
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.FAILED_PRECONDITION)
+        self.assertEqual((fleet.asked(), fleet.expected), ([0], ["b", "c", "a"]))
+        fleet.leader = -1
+        with self.assertRaises(NoLeader):
+            follower.step_down()
 
     def test_who_is_named_leads_to_the_leader_without_leases(self) -> None:
         fleet = Fleet(self, 2)

@@ -218,6 +218,8 @@ pub struct ReplicaState {
     pub admin_address: String,
     /// Its version.
     pub version: String,
+    /// The Lease by which it leads, as `NAMESPACE/NAME`; empty for a version that announces none.
+    pub lease: String,
     /// Digest of the flags by which it selects controllers; empty for a version that announces none.
     pub selection: String,
     /// When it started.

@@ -3,11 +3,12 @@
 //! Labels are the names of the services that there are: a call of anything else is counted as `unknown`, so that no caller
 //! can add a series.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
+use parking_lot::Mutex;
+use prometheus::{GaugeVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 use prost::Message as _;
 use prost_types::FileDescriptorSet;
 
@@ -26,6 +27,10 @@ pub struct AdminMetrics {
     streams: IntGauge,
     events_dropped: IntCounter,
     overrides: IntGaugeVec,
+    override_ends: GaugeVec,
+    /// Controllers and orders that `override_ends` has.
+    with_ends: Arc<Mutex<BTreeSet<(String, &'static str)>>>,
+    hand_edits: IntCounter,
 }
 
 /// A method as labels name it.
@@ -78,6 +83,16 @@ impl AdminMetrics {
                 "Overrides in force as this replica knows them, by what they order; or of no effect, as they are invalid.",
                 &["order"],
             )?,
+            override_ends: registrar.gauges(
+                "coxswain_override_end_timestamp_seconds",
+                "End of each override in force as this replica knows it, in seconds since 1970; +Inf if it has none.",
+                &["controller", "order"],
+            )?,
+            with_ends: Arc::default(),
+            hand_edits: registrar.counter(
+                "coxswain_override_hand_edits_total",
+                "Changes of overrides that no replica wrote, as this replica saw them.",
+            )?,
         })
     }
 
@@ -107,14 +122,11 @@ impl AdminMetrics {
 
     /// The overrides are these at this time.
     pub fn overrides(&self, set: &OverrideSet, now: Timestamp) {
-        let of = |order: Order| {
-            // An order to run a controller that never outranks the flags changes nothing.
-            let counts = |entry: &Entry| entry.order == Order::Disabled || entry.outranks_flags();
-            let in_force = set
-                .entries()
-                .filter(|(_, entry)| entry.order == order && entry.is_in_force(now) && counts(entry));
-            in_force.count()
-        };
+        // An order to run a controller that never outranks the flags changes nothing.
+        let counts = |entry: &Entry| entry.order == Order::Disabled || entry.outranks_flags();
+        let in_force: Vec<(&str, &Entry)> =
+            set.entries().filter(|(_, entry)| entry.is_in_force(now) && counts(entry)).collect();
+        let of = |order: Order| in_force.iter().filter(|(_, entry)| entry.order == order).count();
         let counts = [
             ("enabled", of(Order::Enabled)),
             ("disabled", of(Order::Disabled)),
@@ -123,6 +135,24 @@ impl AdminMetrics {
         for (order, count) in counts {
             self.overrides.with_label_values(&[order]).set(i64::try_from(count).unwrap_or(i64::MAX));
         }
+        let mut shown = BTreeSet::new();
+        for (name, entry) in in_force {
+            let order = if entry.order == Order::Disabled { "disabled" } else { "enabled" };
+            let end = entry.until.map_or(f64::INFINITY, |until| until.as_second() as f64);
+            self.override_ends.with_label_values(&[name, order]).set(end);
+            shown.insert((name.to_owned(), order));
+        }
+        let mut before = self.with_ends.lock();
+        for (name, order) in before.difference(&shown) {
+            // The series may be gone already.
+            drop(self.override_ends.remove_label_values(&[name.as_str(), order]));
+        }
+        *before = shown;
+    }
+
+    /// Counts changes of overrides that were made by hand.
+    pub fn edited_by_hand(&self, count: usize) {
+        self.hand_edits.inc_by(count as u64);
     }
 
     /// A reader has missed so many events.
@@ -193,5 +223,35 @@ mod tests {
             let series = format!("coxswain_overrides{{order=\"{order}\"}} {count}\n");
             assert!(page.contains(&series), "{series} in {page}");
         }
+    }
+
+    #[test]
+    fn each_override_in_force_has_a_series_with_its_end_until_it_ends() {
+        let registry = Registry::new();
+        let metrics = AdminMetrics::register(&registry).unwrap();
+        let entries = [
+            ("a", r#"{"desired":"disabled","time":"2026-11-01T00:00:00Z","until":"2026-11-03T00:00:00Z"}"#),
+            ("b", r#"{"desired":"disabled","time":"2026-11-01T00:00:00Z"}"#),
+            ("c", r#"{"desired":"enabled","time":"2026-11-01T00:00:00Z","force":true}"#),
+            ("d", r#"{"desired":"default","time":"2026-11-01T00:00:00Z"}"#),
+        ];
+        let entries = entries.map(|(name, value)| (format!("{ANNOTATION_PREFIX}{name}"), value));
+        let set = OverrideSet::parse(entries.iter().map(|(key, value)| (&**key, *value)), &|_| true);
+        let shown = |now: &str| {
+            metrics.overrides(&set, now.parse().unwrap());
+            let page = encode_text(&registry);
+            let series =
+                page.lines().filter_map(|line| line.strip_prefix("coxswain_override_end_timestamp_seconds"));
+            series.map(str::to_owned).collect::<Vec<_>>()
+        };
+        let endless = [
+            r#"{controller="b",order="disabled"} +Inf"#.to_owned(),
+            r#"{controller="c",order="enabled"} +Inf"#.to_owned(),
+        ];
+        let timed = r#"{controller="a",order="disabled"} 1.793664e+09"#.to_owned();
+        assert_eq!(shown("2026-11-02T00:00:00Z"), [&[timed][..], &endless].concat());
+        assert_eq!(shown("2026-11-04T00:00:00Z"), endless);
+        metrics.edited_by_hand(2);
+        assert!(encode_text(&registry).contains("coxswain_override_hand_edits_total 2\n"));
     }
 }

@@ -16,6 +16,7 @@ pub mod critical;
 mod deadline;
 pub mod errors;
 pub mod events;
+mod group;
 pub mod manager;
 mod metrics;
 pub mod overrides;
@@ -24,6 +25,7 @@ pub mod proto;
 mod services;
 pub mod validate;
 
+pub use group::Group;
 pub use manager::Manager;
 pub use metrics::AdminMetrics;
 #[cfg(test)]

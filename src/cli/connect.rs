@@ -6,18 +6,18 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderValue;
 use hyper_util::rt::TokioIo;
 use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use tonic::metadata::{Ascii, MetadataValue};
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Endpoint;
 use tonic::{Code, Request, Response, Status, TimeoutExpired};
 
 use super::error::CliError;
 use super::output::human;
+use super::token::{Authorized, Tokens};
+use super::trust::COXSWAIN_NAME;
 use crate::admin::proto::controller_service_client::ControllerServiceClient;
 use crate::admin::proto::event_service_client::EventServiceClient;
 use crate::admin::proto::leader_service_client::LeaderServiceClient;
@@ -85,8 +85,7 @@ impl std::fmt::Display for Address {
 /// A connection to a replica, as somebody.
 #[derive(Clone, Debug)]
 pub(super) struct Session {
-    channel: Channel,
-    authorization: Option<MetadataValue<Ascii>>,
+    channel: Authorized,
     timeout: Option<Duration>,
     /// Where it is.
     pub(super) address: Address,
@@ -101,13 +100,14 @@ impl Session {
         address: &Address,
         server_name: Option<&str>,
         tls: Arc<rustls::ClientConfig>,
-        authorization: Option<&HeaderValue>,
+        tokens: Option<Arc<Tokens>>,
         timeout: Option<Duration>,
     ) -> Result<Self, String> {
-        let name = server_name.unwrap_or(&address.host).to_owned();
-        let name = ServerName::try_from(name).map_err(|_| "--tls-server-name is not a name".to_owned())?;
+        let expected = server_name.unwrap_or(&address.host);
+        let name = ServerName::try_from(expected.to_owned())
+            .map_err(|_| "--tls-server-name is not a name".to_owned())?;
         let limit = timeout.map_or(CONNECT, |timeout| timeout.min(CONNECT));
-        let stream = tokio::time::timeout(limit, handshake(address, name, tls)).await;
+        let stream = tokio::time::timeout(limit, handshake(address, (expected, name), tls)).await;
         let stream = stream.map_err(|_| format!("no answer within {}", human::duration(limit)))??;
         let mut stream = Some(TokioIo::new(stream));
         let connector = tower::service_fn(move |_| {
@@ -121,43 +121,31 @@ impl Session {
             .http2_keep_alive_interval(KEEP_ALIVE.0)
             .keep_alive_timeout(KEEP_ALIVE.1);
         let channel = endpoint.connect_with_connector(connector).await.map_err(|error| causes(&error))?;
-        let authorization = match authorization {
-            None => None,
-            Some(header) => {
-                let value = MetadataValue::try_from(header.as_bytes());
-                let mut value = value.map_err(|_| "the token cannot be sent in a header".to_owned())?;
-                value.set_sensitive(true);
-                Some(value)
-            }
-        };
-        Ok(Self { channel, authorization, timeout, address: address.clone() })
+        Ok(Self { channel: Authorized::new(channel, tokens), timeout, address: address.clone() })
     }
 
     /// The service of controllers.
-    pub(super) fn controllers(&self) -> ControllerServiceClient<Channel> {
+    pub(super) fn controllers(&self) -> ControllerServiceClient<Authorized> {
         ControllerServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
     }
 
     /// The service of events.
-    pub(super) fn events(&self) -> EventServiceClient<Channel> {
+    pub(super) fn events(&self) -> EventServiceClient<Authorized> {
         EventServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
     }
 
     /// The service of leadership.
-    pub(super) fn leader(&self) -> LeaderServiceClient<Channel> {
+    pub(super) fn leader(&self) -> LeaderServiceClient<Authorized> {
         LeaderServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
     }
 
     /// The service of queues.
-    pub(super) fn queues(&self) -> QueueServiceClient<Channel> {
+    pub(super) fn queues(&self) -> QueueServiceClient<Authorized> {
         QueueServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
     }
 
-    fn request<T>(&self, message: T, timeout: Option<Duration>) -> Request<T> {
+    fn request<T>(message: T, timeout: Option<Duration>) -> Request<T> {
         let mut request = Request::new(message);
-        if let Some(authorization) = &self.authorization {
-            request.metadata_mut().insert("authorization", authorization.clone());
-        }
         if let Some(timeout) = timeout {
             request.set_timeout(timeout);
         }
@@ -175,7 +163,7 @@ impl Session {
         F: Future<Output = Result<Response<R>, Status>>,
     {
         let limit = self.timeout.unwrap_or(usual);
-        let answer = tokio::time::timeout(limit + GRACE, call(self.request(message, Some(limit)))).await;
+        let answer = tokio::time::timeout(limit + GRACE, call(Self::request(message, Some(limit)))).await;
         match answer {
             Ok(Ok(answer)) => Ok(answer.into_inner()),
             Ok(Err(status)) if is_late(&status) => Err(CliError::TimedOut(limit)),
@@ -186,20 +174,21 @@ impl Session {
 
     /// The request of a stream: without a limit, unless `--timeout` sets one.
     pub(super) fn stream<T>(&self, message: T) -> Request<T> {
-        self.request(message, self.timeout)
+        Self::request(message, self.timeout)
     }
 }
 
 async fn handshake(
     address: &Address,
-    name: ServerName<'static>,
+    (expected, name): (&str, ServerName<'static>),
     tls: Arc<rustls::ClientConfig>,
 ) -> Result<TlsStream<TcpStream>, String> {
     let stream = TcpStream::connect((address.host.as_str(), address.port)).await;
     let stream = stream.map_err(|error| error.to_string())?;
     // Only makes small things slower if it fails.
     let _ = stream.set_nodelay(true);
-    let stream = TlsConnector::from(tls).connect(name, stream).await.map_err(|error| tls_error(&error))?;
+    let stream =
+        TlsConnector::from(tls).connect(name, stream).await.map_err(|error| tls_error(&error, expected))?;
     if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
         return Err("it does not speak HTTP/2, as the admin API does".to_owned());
     }
@@ -214,7 +203,7 @@ pub(super) fn is_late(status: &Status) -> bool {
 }
 
 /// What is wrong with the TLS connection, and what may help.
-fn tls_error(error: &std::io::Error) -> String {
+fn tls_error(error: &std::io::Error, expected: &str) -> String {
     use rustls::{CertificateError, Error};
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
     match inner {
@@ -223,6 +212,12 @@ fn tls_error(error: &std::io::Error) -> String {
             "its certificate is signed by none of the trusted authorities (--certificate-authority)"
                 .to_owned()
         }
+        Some(Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        )) if expected == COXSWAIN_NAME => format!(
+            "its certificate is not for {COXSWAIN_NAME}, and with the cluster's CA a token is sent to no other server; \
+             use --server or --tls-server-name to name the server, or --certificate-authority for another CA"
+        ),
         Some(Error::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
         )) => "its certificate is for another name than its address has (--tls-server-name)".to_owned(),

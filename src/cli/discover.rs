@@ -24,6 +24,9 @@ const ADDRESS: &str = "coxswain.dev/admin-address";
 /// Annotation: the authority (PEM) to trust there, if it is one of the replica's own.
 const AUTHORITY: &str = "coxswain.dev/admin-ca";
 
+/// Annotation: the Lease by which the replica leads, as `NAMESPACE/NAME`, and the replica's identity.
+const LEASE: &str = "coxswain.dev/lease";
+
 /// The Lease by which the leader leads. Beside another manager, Coxswain is told to fight for one of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MainLease {
@@ -36,6 +39,25 @@ pub(super) struct MainLease {
 impl Default for MainLease {
     fn default() -> Self {
         Self { namespace: "kube-system".to_owned(), name: "kube-controller-manager".to_owned() }
+    }
+}
+
+impl MainLease {
+    /// The Lease of another group of replicas by which this one leads; `None` if it may lead by this one. A replica of an older
+    /// version announces none: it may lead by the Lease that it holds, and else by the default one.
+    fn other_of(&self, announced: Option<&str>, identity: &str, holder: Option<&str>) -> Option<String> {
+        let own = format!("{}/{}", self.namespace, self.name);
+        // An annotation with another identity is left over from a predecessor.
+        let announced = announced.and_then(|value| value.split_once(' ')).filter(|(_, of)| *of == identity);
+        let lease = match announced {
+            Some((lease, _)) => lease.to_owned(),
+            None if holder == Some(identity) => return None,
+            None => {
+                let Self { namespace, name } = Self::default();
+                format!("{namespace}/{name}")
+            }
+        };
+        (lease != own).then_some(lease)
     }
 }
 
@@ -102,15 +124,15 @@ pub(super) async fn discover(
     let path = RequestPath::collection(&LEASES, NAMESPACE);
     let list: LeaseList = api.json(RequestIntent::List, path, &query, None::<&()>).await?;
     let path = RequestPath::object(&LEASES, &main.namespace, &main.name);
-    let main: Result<Lease, ApiError> = api.json(RequestIntent::Get, path, Query::NONE, None::<&()>).await;
+    let held: Result<Lease, ApiError> = api.json(RequestIntent::Get, path, Query::NONE, None::<&()>).await;
     // Without it, those who answer know who leads.
-    let main = match main {
-        Ok(main) => Some(main),
+    let held = match held {
+        Ok(held) => Some(held),
         Err(error) if matches!(error.code(), 403 | 404) => None,
         Err(error) => return Err(error),
     };
-    let holder = main.as_ref().and_then(holder).map(str::to_owned);
-    Ok(choose(&list.items, holder, now))
+    let holder = held.as_ref().and_then(holder).map(str::to_owned);
+    Ok(choose(&list.items, main, holder, now))
 }
 
 fn holder(lease: &Lease) -> Option<&str> {
@@ -128,7 +150,12 @@ fn silence(lease: &Lease, now: Timestamp) -> Option<Duration> {
 }
 
 /// Decides whom to call.
-pub(super) fn choose(leases: &[Lease], holder_identity: Option<String>, now: Timestamp) -> Replicas {
+pub(super) fn choose(
+    leases: &[Lease],
+    main: &MainLease,
+    holder_identity: Option<String>,
+    now: Timestamp,
+) -> Replicas {
     let mut replicas = Replicas { holder: holder_identity, ..Replicas::default() };
     let mut silent: Vec<(Duration, Candidate)> = Vec::new();
     for lease in leases {
@@ -138,6 +165,11 @@ pub(super) fn choose(leases: &[Lease], holder_identity: Option<String>, now: Tim
             let value = lease.metadata.annotations.as_ref().and_then(|annotations| annotations.get(key));
             value.filter(|value| !value.is_empty()).cloned()
         };
+        if let Some(other) = main.other_of(annotation(LEASE).as_deref(), identity, replicas.holder.as_deref())
+        {
+            replicas.passed_over.push(format!("{identity} leads by another Lease, {other}"));
+            continue;
+        }
         let Some(address) = annotation(ADDRESS) else {
             replicas.passed_over.push(format!("{identity} serves no admin API"));
             continue;

@@ -14,7 +14,7 @@ use super::environment::Environment;
 use super::error::CliError;
 use super::identity::{Identity, Trust};
 use super::output::Screen;
-use super::trust::Voucher;
+use super::trust::{COXSWAIN_NAME, CertificateName, Voucher};
 use crate::admin::proto::GetLeaderRequest;
 
 /// Why a replica is not called by someone who has a token and nothing else.
@@ -79,11 +79,24 @@ impl Finder {
                 Candidate { identity: String::new(), address: server.clone(), authority: None, leads: false };
             return Ok(Replicas { candidates: vec![named], ..Replicas::default() });
         }
-        let Some(api) = identity.api().await? else {
+        let mut token = identity.token(None).await?;
+        let Some(mut api) = identity.api(token.as_ref()).await? else {
             return Err(CliError::Unreachable("there is no cluster to look for a replica in".to_owned()));
         };
         let now = self.environment.clock.now();
-        let mut replicas = discover(&api, &self.common.main_lease, now).await.map_err(CliError::Cluster)?;
+        let mut listed = discover(&api, &self.common.main_lease, now).await;
+        if let (Err(error), Some(refused)) = (&listed, &token)
+            && error.code() == 401
+        {
+            token = identity.token(Some(refused)).await?;
+            if token.is_some()
+                && let Some(again) = identity.api(token.as_ref()).await?
+            {
+                api = again;
+                listed = discover(&api, &self.common.main_lease, now).await;
+            }
+        }
+        let mut replicas = listed.map_err(CliError::Cluster)?;
         if let Some(host) = &self.environment.host {
             replicas.pass_over_elsewhere(host);
         }
@@ -200,9 +213,12 @@ impl Finder {
             trust => trust?,
         };
         let tls = found.identity.tls(&trust)?;
-        let name = self.common.tls_server_name.as_deref();
-        let authorization = found.identity.authorization().filter(|_| decision.send_token);
-        let session = Session::open(&address, name, tls, authorization, self.common.timeout).await;
+        let name = match decision.name {
+            CertificateName::Address => self.common.tls_server_name.as_deref(),
+            CertificateName::Coxswain => Some(COXSWAIN_NAME),
+        };
+        let tokens = found.identity.tokens().filter(|_| decision.send_token).cloned();
+        let session = Session::open(&address, name, tls, tokens, self.common.timeout).await;
         session.map_err(|why| {
             let hint = if facts.sets_announcement_aside() { SET_ASIDE } else { "" };
             Failed::Unreachable(format!("{why}{hint}"))

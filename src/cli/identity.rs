@@ -1,24 +1,22 @@
 //! Who the caller is, and whom the caller trusts: a kubeconfig's user and cluster, or what flags put in their place.
 //!
-//! Tokens are read from where they are kept, once, and go nowhere but into headers. Neither errors nor `Debug` show
-//! them.
+//! The token is asked for where it is needed ([`Tokens`]), and goes nowhere but into headers.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderValue, Request, Response, header::AUTHORIZATION};
+use http::HeaderValue;
 use kube::client::ConfigExt as _;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
-use secrecy::{ExposeSecret as _, SecretString};
-use tower::{Layer as _, ServiceExt as _};
 
 use super::common::Common;
 use super::connect::Address;
 use super::environment::Environment;
 use super::error::CliError;
+use super::token::{Tokens, secret};
 use super::trust::{TrustFacts, Voucher};
 use coxswain_machinery::client::{
     ApiClient, ClientBuildError, ClientBuilder, ClientMetrics, ClientOptions, ConfigError, Connection,
@@ -30,14 +28,14 @@ const API_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The cluster and the caller.
 pub(super) struct Identity {
-    /// Certificate authority, client certificate and server; no token that would have to be asked for again.
+    /// Certificate authority, client certificate and server; neither a token nor a plugin that has one.
     config: kube::Config,
     /// Where it comes from; `None` if there is no cluster, only flags.
     origin: Option<Origin>,
     /// The proxy to the cluster, as its kubeconfig has it. It may hold a password.
     proxy_url: Option<String>,
-    /// The token, as a header.
-    authorization: Option<HeaderValue>,
+    /// The user's tokens; `None` if the user has none.
+    tokens: Option<Arc<Tokens>>,
 }
 
 /// What a kubeconfig, or a pod, says of its cluster.
@@ -82,19 +80,37 @@ impl Identity {
                     .to_owned(),
             ));
         }
-        let authorization = take_token(&mut config).await?;
-        Ok(Self { config, origin, proxy_url, authorization })
+        let tokens = Tokens::new(config.clone(), common.token_file.clone());
+        let tokens = tokens.current().await?.is_some().then(|| Arc::new(tokens));
+        if tokens.is_some() {
+            let user = &mut config.auth_info;
+            (user.token, user.token_file, user.exec, user.auth_provider) = (None, None, None, None);
+        }
+        Ok(Self { config, origin, proxy_url, tokens })
     }
 
-    /// The token, as a header.
-    pub(super) fn authorization(&self) -> Option<&HeaderValue> {
-        self.authorization.as_ref()
+    /// The user's tokens; `None` if the user has none.
+    pub(super) fn tokens(&self) -> Option<&Arc<Tokens>> {
+        self.tokens.as_ref()
     }
 
-    /// A client of the cluster's API server; `None` without a cluster.
-    pub(super) async fn api(&self) -> Result<Option<ApiClient>, CliError> {
+    /// The token as it is now, or, in the place of one that was refused, another one.
+    pub(super) async fn token(&self, refused: Option<&HeaderValue>) -> Result<Option<HeaderValue>, CliError> {
+        match (&self.tokens, refused) {
+            (None, _) => Ok(None),
+            (Some(tokens), None) => tokens.current().await,
+            (Some(tokens), Some(refused)) => tokens.renewed(refused).await,
+        }
+    }
+
+    /// A client of the cluster's API server that sends this token; `None` without a cluster.
+    pub(super) async fn api(&self, token: Option<&HeaderValue>) -> Result<Option<ApiClient>, CliError> {
         let Some(origin) = &self.origin else { return Ok(None) };
-        let connection = Connection::new(self.config.clone(), origin.clone());
+        let mut config = self.config.clone();
+        if let Some(token) = token {
+            config.auth_info.token = secret(token);
+        }
+        let connection = Connection::new(config, origin.clone());
         let connection = connection.through(self.proxy_url.as_deref())?;
         let options = ClientOptions { request_timeout: API_TIMEOUT, ..ClientOptions::default() };
         let metrics = ClientMetrics::register(&coxswain_machinery::telemetry::Registry::new())
@@ -120,7 +136,7 @@ impl Identity {
             named: server.as_ref() == Some(address) || common.tls_server_name.is_some(),
             announced,
             cluster_authority: self.config.root_cert.is_some(),
-            token: self.authorization.is_some(),
+            token: self.tokens.is_some(),
             // A plugin that has no token to give has a certificate.
             certificate: certificate || user.exec.is_some(),
         }
@@ -247,62 +263,7 @@ fn replace_user(user: &mut AuthInfo, common: &Common) -> Result<(), CliError> {
         user.client_certificate = Some(certificate.to_string_lossy().into_owned());
         user.client_key = Some(key.to_string_lossy().into_owned());
     }
-    if let Some(path) = &common.token_file {
-        user.token = Some(read_token(path, "--token-file")?);
-    }
     Ok(())
-}
-
-fn read_token(path: &Path, flag: &str) -> Result<SecretString, CliError> {
-    let wrong = |why: &str| CliError::Credentials(format!("{flag} {}: {why}", path.display()));
-    let token = String::from_utf8(read(path, flag)?).map_err(|_| wrong("it is not text"))?;
-    match token.trim() {
-        "" => Err(wrong("there is no token in it")),
-        token if HeaderValue::try_from(token).is_err() => {
-            Err(wrong("it holds what cannot be sent as a token"))
-        }
-        token => Ok(SecretString::from(token)),
-    }
-}
-
-/// Takes the token out of whatever holds it: the kubeconfig, a file, or a plugin. What is left has it at hand.
-async fn take_token(config: &mut kube::Config) -> Result<Option<HeaderValue>, CliError> {
-    if let Some(path) = config.auth_info.token_file.take() {
-        match read_token(Path::new(&path), "the kubeconfig's tokenFile") {
-            Ok(token) => config.auth_info.token = Some(token),
-            // The one beside it stands in.
-            Err(_) if config.auth_info.token.is_some() => {}
-            Err(error) => return Err(error),
-        }
-    }
-    let wrong = |why: String| CliError::Credentials(format!("the kubeconfig's user: {why}"));
-    if let Some(token) = config.auth_info.token.take() {
-        // What can't be sent must not get to the layer below, which takes it for granted that it can.
-        let token = token.expose_secret().trim();
-        if HeaderValue::try_from(token).is_err() {
-            return Err(wrong("the token holds what cannot be sent in a header".to_owned()));
-        }
-        config.auth_info.token = Some(SecretString::from(token));
-    }
-    let layer = config.auth_layer().map_err(|error| wrong(describe_kube(&error)))?;
-    let Some(layer) = layer else { return Ok(None) };
-    // The layer is for requests, and the only way to what a plugin has said.
-    let echo = tower::service_fn(|request: Request<http_body_util::Empty<bytes::Bytes>>| async move {
-        let authorization = request.headers().get(AUTHORIZATION).cloned();
-        Ok::<_, tower::BoxError>(Response::new(authorization))
-    });
-    let answered = layer.layer(echo).oneshot(Request::default()).await;
-    // What the plugin has to say may hold secrets.
-    let answered = answered.map_err(|_| wrong("its credentials can't be had".to_owned()))?;
-    let Some(mut header) = answered.into_body() else { return Ok(None) };
-    header.set_sensitive(true);
-    let token =
-        header.to_str().ok().and_then(|header| header.strip_prefix("Bearer ")).map(SecretString::from);
-    // A name and a password are nothing that the admin API takes.
-    let Some(token) = token.filter(|token| !token.expose_secret().is_empty()) else { return Ok(None) };
-    let user = &mut config.auth_info;
-    (user.token, user.exec, user.auth_provider) = (Some(token), None, None);
-    Ok(Some(header))
 }
 
 #[cfg(test)]
@@ -317,7 +278,10 @@ mod tests {
             config: kube::Config::new(http::Uri::from_static("https://admin")),
             origin: None,
             proxy_url: None,
-            authorization: Some(HeaderValue::from_static("Bearer hush")),
+            tokens: Some(Arc::new(Tokens::new(
+                kube::Config::new(http::Uri::from_static("https://admin")),
+                None,
+            ))),
         };
         let common = Common { server: Some("https://admin.test:443".to_owned()), ..Common::default() };
         let decided = |common: &Common, address: &str| {

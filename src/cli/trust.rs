@@ -3,8 +3,14 @@
 //! Whoever may write Leases in `kube-system` may announce a replica, its address and its authority. So an announcement
 //! vouches for nothing: it is good for client certificates, which prove the caller without giving anything away, and
 //! not for bearer tokens, which are the caller to whoever holds them. A token goes to servers that an authority of the
-//! kubeconfig or of a flag vouches for; or the system's authorities, where the user has named the server as well, for they
-//! vouch for names and anybody may have one.
+//! kubeconfig or of a flag vouches for; or the system's authorities, where the user has named the server as well, because
+//! they vouch for names and anybody may have one.
+//!
+//! The cluster's CA also signs the serving certificates of kubelets, and nodes are on the addresses that a Lease can name.
+//! So a replica that the user has not named gets a token only with a certificate for [`COXSWAIN_NAME`], which no node has.
+
+/// The name in the serving certificates of Coxswain that the cluster's CA signs, and in no certificate of a node.
+pub(super) const COXSWAIN_NAME: &str = "coxswain.kube-system.svc";
 
 /// What decides about trust: what was given, and what there is.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own; any set of them may hold")]
@@ -43,6 +49,15 @@ pub(super) enum Voucher {
     System,
 }
 
+/// The name that the server's certificate must have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CertificateName {
+    /// The host of its address, or the name of `--tls-server-name`.
+    Address,
+    /// [`COXSWAIN_NAME`], whatever the address is.
+    Coxswain,
+}
+
 /// What follows from the facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TrustDecision {
@@ -50,18 +65,24 @@ pub(super) struct TrustDecision {
     pub(super) voucher: Voucher,
     /// Whether the caller's token goes to it.
     pub(super) send_token: bool,
+    /// The name that the server has to prove.
+    pub(super) name: CertificateName,
 }
 
 impl TrustFacts {
     /// Decides. `None`: nobody vouches for the server, and the token is all that the caller has.
     pub(super) fn decide(self) -> Option<TrustDecision> {
         let voucher = self.voucher();
+        // A client certificate is enough there, and needs no other name than that of the address.
+        let by_name = voucher == Voucher::Cluster && self.token && !self.named && !self.certificate;
         let vouched = match voucher {
-            Voucher::Nobody | Voucher::Flag | Voucher::Cluster => true,
+            Voucher::Nobody | Voucher::Flag => true,
+            Voucher::Cluster => self.named || by_name,
             Voucher::Announcement => self.trust_announced,
             Voucher::System => self.named,
         };
-        let decision = TrustDecision { voucher, send_token: self.token && vouched };
+        let name = if by_name { CertificateName::Coxswain } else { CertificateName::Address };
+        let decision = TrustDecision { voucher, send_token: self.token && vouched, name };
         (decision.send_token || self.certificate || !self.token).then_some(decision)
     }
 
@@ -115,7 +136,10 @@ mod tests {
             let vouched = match decision.voucher {
                 Voucher::Nobody => facts.insecure,
                 Voucher::Flag => facts.authority_by_flag,
-                Voucher::Cluster => facts.cluster_authority,
+                Voucher::Cluster => {
+                    let named = facts.named || decision.name == CertificateName::Coxswain;
+                    facts.cluster_authority && (named || !decision.send_token)
+                }
                 Voucher::Announcement => facts.trust_announced,
                 Voucher::System => facts.named,
             };
@@ -163,6 +187,10 @@ mod tests {
             ),
             (
                 TrustFacts { cluster_authority: true, token: true, ..certificate },
+                Some((Voucher::Cluster, false)),
+            ),
+            (
+                TrustFacts { cluster_authority: true, token: true, named: true, ..certificate },
                 Some((Voucher::Cluster, true)),
             ),
             (TrustFacts { authority_by_flag: true, announced: true, ..token }, Some((Voucher::Flag, true))),
@@ -198,6 +226,7 @@ mod tests {
             facts: Vec<String>,
             voucher: Option<String>,
             send_token: bool,
+            name: Option<String>,
         }
         // Their own tests read the same file.
         let rows: Vec<Row> =
@@ -224,6 +253,11 @@ mod tests {
                 Voucher::System => "system",
             });
             assert_eq!(voucher, row.voucher.as_deref(), "{facts:?}");
+            let name = facts.decide().map(|decision| match decision.name {
+                CertificateName::Address => "address",
+                CertificateName::Coxswain => "coxswain",
+            });
+            assert_eq!(name, row.name.as_deref(), "{facts:?}");
             let sends = facts.decide().is_some_and(|decision| decision.send_token);
             assert_eq!(sends, row.send_token, "{facts:?}");
         }

@@ -24,6 +24,7 @@ use super::serving::PortMetrics;
 use super::signing::Authorities;
 use super::step_down::{self, Requests, StepDown};
 use super::terms::Work;
+use crate::admin::Group;
 use crate::admin::overrides::{OverrideStore, inherited};
 use coxswain_controllers::identity::serviceaccount_token::TOKEN_SIGNER;
 use coxswain_controllers::identity::serviceaccount_token::signer::{PrivateKeySigner, TokenFinisher};
@@ -114,10 +115,11 @@ const COMPONENT: &str = "kube-controller-manager";
 fn overrides_of(
     registry: &'static [Descriptor],
     client: ApiClient,
+    group: &Group,
     event_logger: &Arc<EventLogger>,
 ) -> Overrides {
     let is_known = |name: &str| registry.iter().any(|descriptor| descriptor.name == name);
-    Overrides::new(OverrideStore::new(client, Arc::new(is_known)), Arc::clone(event_logger))
+    Overrides::new(OverrideStore::new(client, Arc::new(is_known)), group, Arc::clone(event_logger))
 }
 
 /// The registry of all metrics, which shows what it is told to.
@@ -178,8 +180,10 @@ pub(super) async fn complete(
     let (main_lock, migration) = setup.locks().await?;
 
     let event_logger = Arc::new(EventLogger::new(Arc::clone(&clock)));
+    let flags = &config.flags;
+    let group = Group::new(&flags.leader_elect_resource_namespace, &flags.leader_elect_resource_name);
     let admin = clients.ungated("coxswain-admin");
-    let overrides = Arc::new(overrides_of(registry, admin.clone(), &event_logger));
+    let overrides = Arc::new(overrides_of(registry, admin.clone(), &group, &event_logger));
     let journal = Arc::new(events.journal(COMPONENT, clients.ungated("coxswain-journal")));
     let recorder = events.recorder(COMPONENT, admin);
     let router = Arc::new(Router::new());
@@ -207,7 +211,7 @@ pub(super) async fn complete(
         config,
     });
     let leases = Arc::new(leases(&runtime.config, main_lock.as_ref(), migration.as_ref()));
-    let replicas = Arc::new(Replicas::new(identity.clone(), started, Arc::clone(&leases), &runtime));
+    let replicas = Arc::new(Replicas::new(identity.clone(), started, group, Arc::clone(&leases), &runtime));
     let (step_down, requests) = step_down::channel(main_lock.is_some());
     let controllers =
         Controllers::new(registry, Arc::clone(&runtime), Arc::clone(&health), manager_metrics, &event_logger);
@@ -274,6 +278,13 @@ impl Completed {
         drop(self.mutations.spawn(async move { journal.write(event).await }));
     }
 
+    /// Whether the Lease by which this replica leads is older than this process.
+    fn led_before(&self) -> bool {
+        let meta = self.main_lock.as_ref().and_then(|lock| lock.elector.lease_meta());
+        let created = meta.and_then(|meta| meta.creation_timestamp);
+        created.is_some_and(|created| jiff::Timestamp::from(created) < self.started)
+    }
+
     async fn start_controllers(
         &self,
         under: MigrationLock,
@@ -295,6 +306,11 @@ impl Completed {
         }
         if known.is_some() {
             if under == MigrationLock::Main {
+                // Boxed, because everything here is a part of the manager's future.
+                let adopted = Box::pin(self.overrides.adopt_shared(self.led_before()));
+                if stop.run_until_cancelled(adopted).await.is_none() {
+                    return Ok(());
+                }
                 self.tell_of_inherited_overrides();
             }
             self.controllers.apply(&self.overrides.set(), self.event_logger.now());

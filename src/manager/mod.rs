@@ -45,8 +45,8 @@ pub use error::ManagerError;
 pub use event_logger::{EventLogger, LeadershipChange};
 pub use leadership::Leases;
 pub use replicas::{
-    ADMIN_ADDRESS_ANNOTATION, ADMIN_CA_ANNOTATION, Announcement, REPLICA_NAME_PREFIX, REPLICA_NAMESPACE,
-    REPLICA_SELECTOR, Replicas, SELECTION_ANNOTATION, VERSION_ANNOTATION,
+    ADMIN_ADDRESS_ANNOTATION, ADMIN_CA_ANNOTATION, Announcement, LEASE_ANNOTATION, REPLICA_NAME_PREFIX,
+    REPLICA_NAMESPACE, REPLICA_SELECTOR, Replicas, SELECTION_ANNOTATION, VERSION_ANNOTATION,
 };
 pub use step_down::StepDown;
 

@@ -4,6 +4,7 @@
 //! API's, through [`Overrides::write`]; what it wrote is in force here at once, before the watch brings it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -14,22 +15,22 @@ use tokio::time::{Instant, sleep};
 
 use super::controllers::Controllers;
 use super::event_logger::EventLogger;
-use crate::admin::AdminMetrics;
 use crate::admin::events::OverrideChange;
 use crate::admin::overrides::{
     Entry, HandEdit, HeldOverrides, Order, OverrideSet, OverrideStore, StoreError, by_hand,
 };
+use crate::admin::{AdminMetrics, Group};
 use coxswain_machinery::api::coordination::Lease;
 use coxswain_machinery::api::kinds::LEASES;
+use coxswain_machinery::client::FieldSelector;
 use coxswain_machinery::informer::{Delta, Informers};
 use coxswain_machinery::latest;
+use coxswain_machinery::model::Key;
 use coxswain_machinery::model::backoff::ExponentialBackoff;
 use coxswain_machinery::model::plan::Regarding;
 use coxswain_machinery::serve::HealthCheck;
 use coxswain_machinery::wire::{Message, Str, Uid};
 
-/// The one Lease that is watched.
-const SELECTOR: &str = "metadata.namespace=kube-system,metadata.name=coxswain-overrides";
 /// The wait after a read that failed before the overrides are known.
 const FIRST_LOOK: ExponentialBackoff =
     ExponentialBackoff::doubling(Duration::from_secs(1), Duration::from_secs(10));
@@ -44,6 +45,10 @@ const LOOK_AT_CLOCK: Duration = Duration::from_mins(1);
 /// The overrides, as this replica knows them.
 pub(super) struct Overrides {
     store: OverrideStore,
+    /// The Lease that all groups shared in older versions; `None` for the default group, which keeps it.
+    shared: Option<OverrideStore>,
+    /// Whether this group has, or had, a Lease of its own.
+    adopted: AtomicBool,
     set: ArcSwap<OverrideSet>,
     seen: Mutex<Seen>,
     news: Notify,
@@ -105,9 +110,12 @@ impl Seen {
 }
 
 impl Overrides {
-    pub(super) fn new(store: OverrideStore, event_logger: Arc<EventLogger>) -> Self {
+    /// The overrides of a group, by the store of the default group.
+    pub(super) fn new(store: OverrideStore, group: &Group, event_logger: Arc<EventLogger>) -> Self {
         Self {
-            store,
+            store: store.of(group),
+            shared: (!group.is_default()).then_some(store),
+            adopted: AtomicBool::new(group.is_default()),
             set: ArcSwap::default(),
             seen: Mutex::default(),
             news: Notify::new(),
@@ -127,15 +135,26 @@ impl Overrides {
         let seen = self.seen.lock();
         Regarding {
             kind: &LEASES,
-            key: OverrideStore::key(),
+            key: self.store.key(),
             uid: seen.uid.clone(),
             resource_version: seen.resource_version.clone(),
         }
     }
 
-    /// Reads them from the API server.
+    /// Reads them from the API server, for an order.
+    ///
+    /// # Errors
+    /// Also while this group has no Lease of its own: a leader of an older version acts on the shared one, and an order
+    /// that created this group's Lease would keep the next leader from adopting what is in force.
     pub(super) async fn read(&self) -> Result<HeldOverrides, StoreError> {
-        self.store.read().await
+        let held = self.store.read().await?;
+        if held.raw.is_empty() && !self.adopted.load(Ordering::Acquire) {
+            let lease = self.store.key();
+            let message =
+                format!("the first leader of this version creates the Lease {lease}: call the leader");
+            return Err(StoreError::Unavailable(message));
+        }
+        Ok(held)
     }
 
     /// Writes entries, and takes note of them.
@@ -158,6 +177,10 @@ impl Overrides {
         let mut seen = self.seen.lock();
         if !seen.takes(version, source, Instant::now()) {
             return;
+        }
+        // A read finds an empty Lease where there is none.
+        if !meta.name.is_empty() {
+            self.adopted.store(true, Ordering::Release);
         }
         seen.uid = meta.uid.clone();
         seen.version = version;
@@ -225,6 +248,55 @@ impl Overrides {
         }
     }
 
+    /// Creates the Lease of a group other than the default one. A group that led before (`led_before`), with an older
+    /// version, takes over the overrides in force of the Lease that all groups shared; a new group has nothing to inherit.
+    /// No controller may start before.
+    pub(super) async fn adopt_shared(&self, led_before: bool) {
+        let Some(shared) = &self.shared else { return };
+        let mut failures = 0;
+        let mut refused_since = None;
+        loop {
+            let error = match self.try_to_adopt(led_before.then_some(shared)).await {
+                Ok(()) => return,
+                Err(error) => error,
+            };
+            if !matches!(error, StoreError::Unreadable(_)) {
+                refused_since = None;
+            } else if refused_since.get_or_insert_with(Instant::now).elapsed() >= REFUSED_FOR {
+                let lease = shared.key();
+                tracing::error!(%error, %lease, "Failed to read the overrides of older versions; they no longer hold");
+                return;
+            }
+            let pause = FIRST_LOOK.next(&mut failures);
+            tracing::warn!(%error, again_in = ?pause, "Waiting for the overrides of older versions before controllers start");
+            sleep(pause).await;
+        }
+    }
+
+    async fn try_to_adopt(&self, shared: Option<&OverrideStore>) -> Result<(), StoreError> {
+        let held = self.store.read().await?;
+        if !held.raw.is_empty() {
+            self.adopted.store(true, Ordering::Release);
+            return Ok(());
+        }
+        let now = self.event_logger.now();
+        let set = match shared {
+            Some(shared) => shared.read().await?.set,
+            None => OverrideSet::default(),
+        };
+        let in_force = set.entries().filter(|(_, entry)| entry.is_in_force(now));
+        let changes: Vec<(String, Entry)> =
+            in_force.map(|(name, entry)| (name.to_owned(), entry.clone())).collect();
+        for (name, entry) in &changes {
+            tracing::warn!(
+                controller = name,
+                user = entry.user,
+                "Override of the Lease that all groups shared is kept"
+            );
+        }
+        self.write(&held, &changes).await.map(drop)
+    }
+
     /// Whether the overrides have been read.
     pub(super) fn are_known(&self) -> bool {
         *self.known.subscribe().borrow()
@@ -239,7 +311,10 @@ impl Overrides {
         metrics: &AdminMetrics,
         announce: &(dyn Fn(Vec<HandEdit>) + Sync),
     ) {
-        let handle = informers.acquire(&LEASES, Some(SELECTOR));
+        let Key { namespace, name, .. } = self.store.key();
+        let selector =
+            FieldSelector::equals("metadata.namespace", &namespace).and(&FieldSelector::name(&name));
+        let handle = informers.acquire_selected(&LEASES, Some(selector), None);
         let overrides = Arc::clone(self);
         let handler = move |delta: Delta<'_>| match delta.typed::<Lease>() {
             (_, Some(now)) => {
@@ -273,6 +348,7 @@ impl Overrides {
                 tracing::warn!(target: "audit", name = controller, change = message, "overrides edited by hand");
             }
             if !edits.is_empty() {
+                metrics.edited_by_hand(edits.len());
                 announce(edits);
             }
             controllers.apply(&set, now);
@@ -350,7 +426,7 @@ struct Applied {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::VecDeque;
+    use std::collections::{BTreeMap, VecDeque};
 
     use bytes::Bytes;
     use http::{Request, Response};
@@ -423,9 +499,7 @@ mod tests {
     }
 
     fn not_found() -> (u16, Vec<u8>) {
-        let details = r#"{"name":"coxswain-overrides","group":"coordination.k8s.io","kind":"leases"}"#;
-        let body = format!(r#"{{"kind":"Status","reason":"NotFound","code":404,"details":{details}}}"#);
-        (404, body.into_bytes())
+        no_lease(LEASE_NAME)
     }
 
     /// Overrides on an API server that gives these answers, the last one again and again; without one it is silent.
@@ -442,7 +516,73 @@ mod tests {
         });
         let client = ApiClient::new(HttpService::new(service), "test");
         let store = OverrideStore::new(client, Arc::new(|name| name == NAME));
-        Overrides::new(store, Arc::new(EventLogger::new(Arc::new(SystemClock))))
+        Overrides::new(store, &Group::default(), Arc::new(EventLogger::new(Arc::new(SystemClock))))
+    }
+
+    fn no_lease(name: &str) -> (u16, Vec<u8>) {
+        let details = format!(r#"{{"name":"{name}","group":"coordination.k8s.io","kind":"leases"}}"#);
+        let body = format!(r#"{{"kind":"Status","reason":"NotFound","code":404,"details":{details}}}"#);
+        (404, body.into_bytes())
+    }
+
+    /// Leases by name, on an API server that takes them as they are written.
+    type Stored = Arc<Mutex<BTreeMap<String, Vec<u8>>>>;
+
+    fn group_b(stored: &Stored) -> Overrides {
+        let stored = Arc::clone(stored);
+        let service = tower::service_fn(move |request: Request<Full<Bytes>>| {
+            let stored = Arc::clone(&stored);
+            async move {
+                let (parts, body) = request.into_parts();
+                let body = body.collect().await?.to_bytes();
+                let name = parts.uri.path().rsplit('/').next().unwrap_or_default().to_owned();
+                let (code, answer) = if parts.method == http::Method::POST {
+                    let object = coxswain_machinery::wire::unwrap_envelope(&body)?;
+                    let name = Lease::decode(&object)?.metadata.name.to_string();
+                    stored.lock().insert(name, body.to_vec());
+                    (201, body.to_vec())
+                } else {
+                    let lease = stored.lock().get(&name).cloned();
+                    lease.map_or_else(|| no_lease(&name), |lease| (200, lease))
+                };
+                let body = Full::new(Bytes::from(answer)).map_err(|never| match never {}).boxed_unsync();
+                Ok::<_, BoxError>(Response::builder().status(code).body(body)?)
+            }
+        });
+        let client = ApiClient::new(HttpService::new(service), "test");
+        let store = OverrideStore::new(client, Arc::new(|name| name == NAME));
+        let logger = Arc::new(EventLogger::new(Arc::new(SystemClock)));
+        Overrides::new(store, &Group::new("kube-system", "b"), logger)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_group_that_led_before_keeps_the_shared_overrides_and_a_new_one_inherits_none() {
+        let shared = || Stored::new(Mutex::new([(LEASE_NAME.to_owned(), lease())].into()));
+        let disables = |overrides: &Overrides| overrides.set().entry(NAME).is_some();
+
+        let stored = shared();
+        let upgraded = group_b(&stored);
+        upgraded.first_look().await;
+        assert!(!disables(&upgraded));
+        // A standby takes no order under a leader of an older version, which acts on the shared Lease.
+        assert!(
+            matches!(upgraded.read().await, Err(StoreError::Unavailable(why)) if why.contains("call the leader"))
+        );
+        upgraded.adopt_shared(true).await;
+        assert!(disables(&upgraded), "what is disabled stays disabled");
+        assert!(upgraded.read().await.unwrap().set.entry(NAME).is_some());
+        assert_eq!(stored.lock().keys().collect::<Vec<_>>(), ["coxswain-overrides", "coxswain-overrides-b"]);
+        assert_eq!(stored.lock()[LEASE_NAME], lease(), "the other group keeps its overrides");
+
+        let stored = shared();
+        let fresh = group_b(&stored);
+        fresh.first_look().await;
+        fresh.adopt_shared(false).await;
+        assert!(!disables(&fresh));
+        // Its Lease exists, so its next process inherits nothing either.
+        let restarted = group_b(&stored);
+        restarted.adopt_shared(true).await;
+        assert!(!disables(&restarted));
     }
 
     /// Whether the first look ends within a minute, and what is known then.

@@ -15,19 +15,19 @@ use super::replicas::{Announcement, Replicas, advertised_host};
 use crate::admin::{AdminDeps, AdminMetrics, AdminOptions, admin_handler};
 use coxswain_machinery::client::{ApiClient, ClientBuilder, ClientOptions, Connection};
 use coxswain_machinery::environment::{Aside, Threads, hostname};
-use coxswain_machinery::latest;
 use coxswain_machinery::options::logging::SetVerbosity;
 use coxswain_machinery::options::versions::COXSWAIN;
 use coxswain_machinery::options::{Config, Flag, TABLE};
 use coxswain_machinery::serve::{
-    ApiReviews, AuthenticationOptions, AuthorizationOptions, Debugging, Pages, Probe, RequestHeaderOptions,
-    RequestOutcome, ReviewKind, Reviews, Router, SecureServer, ServeDeps, ServeObserver, ServeOptions,
-    SniCertKey, StatusPage, TlsOptions,
+    ApiReviews, AuthenticationOptions, AuthorizationOptions, Debugging, Limits, Pages, Probe,
+    RequestHeaderOptions, RequestOutcome, ReviewKind, Reviews, Router, SecureServer, ServeDeps,
+    ServeObserver, ServeOptions, SniCertKey, StatusPage, TlsOptions,
 };
 use coxswain_machinery::telemetry::{
     AllocatorMetrics, BuildInfo, CheckStatus, FeatureMetric, FeatureStates, MetricsError, ProcessMetrics,
     Profiler, Registry, RuntimeMetrics, ServeMetrics, SliMetrics, VersionInfo,
 };
+use coxswain_machinery::{files, latest};
 
 /// Metrics of what is served, and of the threads that serve.
 pub(super) struct PortMetrics {
@@ -285,6 +285,7 @@ async fn client_of(
 
 fn options(config: &Config, address: SocketAddr, names: &[String]) -> ServeOptions {
     let flags = &config.flags;
+    let ports = u64::from(config.secure_port().is_some()) + u64::from(config.admin_port().is_some());
     let file = |name: &str| (!name.is_empty()).then(|| PathBuf::from(name));
     ServeOptions {
         address,
@@ -326,6 +327,7 @@ fn options(config: &Config, address: SocketAddr, names: &[String]) -> ServeOptio
             authorized_ttl: flags.authorization_webhook_cache_authorized_ttl,
             unauthorized_ttl: flags.authorization_webhook_cache_unauthorized_ttl,
         },
+        limits: Limits::for_open_files(files::limit(), ports),
         ..ServeOptions::default()
     }
 }

@@ -1,9 +1,12 @@
 //! Manifests and the chart in `deploy/`: what their flags may name, and what a patch may append.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use coxswain_machinery::options::TABLE;
+use serde::Deserialize as _;
+use serde_yaml_ng::Value;
 
 use super::complain;
 
@@ -117,6 +120,32 @@ fn deleting_a_manifest_deletes_no_namespace() {
     let is_namespace = |text: &str| text.lines().any(|line| line.trim_end() == "kind: Namespace");
     let found: Vec<String> =
         files(&["yaml"]).into_iter().filter(|(_, text)| is_namespace(text)).map(|(path, _)| path).collect();
+    complain(&found);
+}
+
+/// Two files may be applied to one cluster: the second must not replace what the first has granted.
+#[test]
+fn no_object_is_defined_twice_with_different_content() {
+    let mut defined: BTreeMap<String, (String, Value)> = BTreeMap::new();
+    let mut found = Vec::new();
+    for (path, text) in files(&["yaml"]) {
+        // The chart is installed instead of the others, and its templates are no YAML.
+        if path.starts_with("deploy/helm/") {
+            continue;
+        }
+        for document in serde_yaml_ng::Deserializer::from_str(&text) {
+            let object = Value::deserialize(document).expect(&path);
+            let field = |path: &[&str]| path.iter().try_fold(&object, |held, key| held.get(key));
+            let (Some(kind), Some(name)) = (field(&["kind"]), field(&["metadata", "name"])) else { continue };
+            let key = format!("{kind:?} {:?} {name:?}", field(&["metadata", "namespace"]));
+            match defined.get(&key) {
+                None => drop(defined.insert(key, (path.clone(), object))),
+                Some((_, first)) if *first == object => {}
+                Some((first, _)) => found.push(format!("{key}: {first} and {path}")),
+            }
+        }
+    }
+    assert!(defined.len() > 20, "{defined:?}");
     complain(&found);
 }
 

@@ -5,14 +5,16 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
+use coxswain::admin::proto;
 use coxswain::manager::{
-    ADMIN_ADDRESS_ANNOTATION, ADMIN_CA_ANNOTATION, REPLICA_NAME_PREFIX, REPLICA_NAMESPACE, REPLICA_SELECTOR,
-    VERSION_ANNOTATION,
+    ADMIN_ADDRESS_ANNOTATION, ADMIN_CA_ANNOTATION, LEASE_ANNOTATION, REPLICA_NAME_PREFIX, REPLICA_NAMESPACE,
+    REPLICA_SELECTOR, VERSION_ANNOTATION,
 };
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::json;
 
+use crate::admin::Admin;
 use crate::harness::{Caller, Cluster, ControlPlane, Manager, Options, Port, turn, until};
 
 /// How long anything may take: several times a Lease's time between renewals.
@@ -161,6 +163,45 @@ async fn replicas_come_and_go() {
     second.stop();
     assert_eq!(leases.all().await, []);
     assert_eq!(assert_within_the_roles(&plane), 3);
+}
+
+/// One replica in each group: neither may be the successor of the other.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_groups_on_one_control_plane_share_nothing() {
+    let _turn = turn().await;
+    let options = vec!["--scheduler=false", "--kwok=false"];
+    let plane = ControlPlane::start(&Options { nodes: 0, args: options });
+    let leases = Leases::of(&plane.cluster().await);
+    let of_b = ["--leader-elect-resource-name=coxswain-b", "--controllers=job-controller,cronjob-controller"];
+    let (a, b) = (plane.coxswain("a", TIMING), plane.coxswain("b", &[TIMING, &of_b].concat()));
+    let (lease_a, lease_b) = (leases.of_manager(&a).await, leases.of_manager(&b).await);
+    let main = |name: &str, lease: &Lease| format!("kube-system/{name} {}", holder(lease));
+    assert_eq!(annotation(&lease_a, LEASE_ANNOTATION), Some(&*main("kube-controller-manager", &lease_a)));
+    assert_eq!(annotation(&lease_b, LEASE_ANNOTATION), Some(&*main("coxswain-b", &lease_b)));
+
+    let (at_a, at_b) = (Admin::master(&plane, &a), Admin::master(&plane, &b));
+    for (admin, own) in [(&at_a, &lease_a), (&at_b, &lease_b)] {
+        let seen = || async {
+            let answer = admin.leader().get_leader(proto::GetLeaderRequest::default()).await;
+            let answer = answer.expect("an answer").into_inner();
+            let identities = answer.replicas.into_iter().map(|each| each.identity);
+            (answer.leader.unwrap_or_default().leading, identities.collect::<Vec<_>>())
+        };
+        let (_, identities) = until("it to lead", LIMIT, seen, |(leading, _)| *leading).await;
+        assert_eq!(identities, [holder(own)]);
+        let refused = admin.leader().step_down(proto::StepDownRequest::default()).await.unwrap_err();
+        assert!(refused.message().contains("nobody would lead"), "{refused:?}");
+    }
+    // An order for one group does not concern the other.
+    let name = "job-controller".to_owned();
+    let request = proto::DisableControllerRequest { name: name.clone(), wait: true, ..Default::default() };
+    at_b.controllers().disable_controller(request).await.expect("disabled");
+    let stored = leases.0.get("coxswain-overrides-coxswain-b").await.expect("a Lease");
+    assert!(annotation(&stored, "overrides.coxswain.dev/job-controller").is_some(), "{stored:?}");
+    assert_eq!(leases.0.get_opt("coxswain-overrides").await.expect("an answer"), None);
+    let shown = at_a.controllers().get_controller(proto::GetControllerRequest { name }).await;
+    let shown = shown.expect("an answer").into_inner().controller.expect("a controller");
+    assert!(shown.desired.expect("desired").enabled);
 }
 
 /// Nobody may delete a Lease then: it is left for the next replica.

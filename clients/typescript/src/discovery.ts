@@ -11,12 +11,18 @@ const REPLICA_NAMESPACE = "kube-system";
 const REPLICA_SELECTOR = "coxswain.dev/component=replica";
 const ADDRESS = "coxswain.dev/admin-address";
 const AUTHORITY = "coxswain.dev/admin-ca";
+/** The Lease by which the replica leads, as `NAMESPACE/NAME`, and the replica's identity. */
+const LEASE = "coxswain.dev/lease";
+const DEFAULT_LEASE = { namespace: "kube-system", name: "kube-controller-manager" };
 const POD = "/var/run/secrets/kubernetes.io/serviceaccount";
 const API_TIMEOUT_MS = 10_000;
 /** A Lease has some kilobytes at most. */
 const MAX_ANSWER = 16 << 20;
 /** What a host may look like. A Lease says where to call, so nothing may pass that belongs to another part of a URL. */
 const HOST = /^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$/;
+
+/** The name in the serving certificates of Coxswain that the cluster's CA signs, and in no certificate of a node. */
+export const CERTIFICATE_NAME = "coxswain.kube-system.svc";
 
 /** What counts here of a Lease (coordination.k8s.io/v1). Those of `@kubernetes/client-node` will do. */
 export interface Lease {
@@ -184,7 +190,8 @@ export interface FinderOptions {
   options?: Options;
   /**
    * File with the cluster's authorities (PEM), those of the API server. They are trusted at a replica that neither
-   * `options` nor its own Lease name an authority for.
+   * `options` nor its own Lease name an authority for. They sign the certificates of nodes as well, so a token goes only
+   * to a certificate for `CERTIFICATE_NAME`.
    */
   clusterCaFile?: string;
   /**
@@ -225,14 +232,15 @@ export class Finder {
 
   /** Reads the Leases, and tells which replicas to call and which not. */
   async replicas(signal?: AbortSignal): Promise<Replicas> {
-    const { leases, addresses = [], leaseName, leaseNamespace, now = Date.now } = this.#settings;
+    const { leases, addresses = [], now = Date.now } = this.#settings;
+    const { leaseName: name = DEFAULT_LEASE.name, leaseNamespace: namespace = DEFAULT_LEASE.namespace } = this.#settings;
     if (leases === undefined) {
       return { candidates: addresses.map(named), passedOver: [], holder: "" };
     }
     const listed = await leases.list(REPLICA_NAMESPACE, REPLICA_SELECTOR, signal);
     // Without it, those who answer know who leads.
-    const main = await leases.get(leaseNamespace ?? "kube-system", leaseName ?? "kube-controller-manager", signal);
-    return choose(listed, main?.spec?.holderIdentity ?? "", now());
+    const main = await leases.get(namespace, name, signal);
+    return choose(listed, `${namespace}/${name}`, main?.spec?.holderIdentity ?? "", now());
   }
 
   /** Makes a client of a replica, with the credentials that it may see; throws `NotVouchedForError` if that were none. */
@@ -245,6 +253,9 @@ export class Finder {
     }
     const { token, tokenFile, ...rest } = options;
     const shown: Options = decision.sendToken ? { ...options } : rest;
+    if (decision.name === "coxswain") {
+      shown.serverName = CERTIFICATE_NAME;
+    }
     if (decision.voucher === "cluster" && clusterCaFile !== undefined) {
       shown.caFile = clusterCaFile;
     }
@@ -259,13 +270,13 @@ export class Finder {
     }
   }
 
-  /** What to say when a replica can't be reached because the authority that it announces was not trusted. */
+  /** Returns a hint for a replica that can't be reached because of the rule of trust. */
   hint(replica: Replica): string {
-    const voucher = decide(this.#facts(replica))?.voucher;
-    if (replica.authority === "" || voucher === "announcement" || voucher === "authority") {
-      return "";
-    }
-    return " (the authority that its Lease announces is not trusted with a token, unless trustAnnounced is given)";
+    const { voucher, name } = decide(this.#facts(replica)) ?? {};
+    const setAside = replica.authority !== "" && voucher !== "announcement" && voucher !== "authority";
+    const announced = " (the authority that its Lease announces is not trusted with a token, unless trustAnnounced is given)";
+    const byName = ` (with clusterCaFile a token is sent only to a server with a certificate for ${CERTIFICATE_NAME})`;
+    return (setAside ? announced : "") + (name === "coxswain" ? byName : "");
   }
 
   #facts(replica: Replica): Facts {
@@ -321,6 +332,8 @@ export interface Facts {
 export interface Decision {
   voucher: "authority" | "announcement" | "cluster" | "system";
   sendToken: boolean;
+  /** The name that its certificate must have: the host of the address or `serverName`, or `CERTIFICATE_NAME`. */
+  name: "address" | "coxswain";
 }
 
 /** Decides. `undefined` if nobody vouches for the server, and the token is all that the caller has. */
@@ -329,7 +342,10 @@ export function decide(facts: Facts): Decision | undefined {
   const givesNothingAway = facts.certificate || !facts.token;
   const [voucher, vouched] = vouch(facts, givesNothingAway);
   const sendToken = facts.token && vouched;
-  return sendToken || givesNothingAway ? { voucher, sendToken } : undefined;
+  // The cluster's CA vouches for nodes as well: only a server with Coxswain's name gets a token, unless the user has named
+  // it. A client certificate needs no other name than that of the address.
+  const name = voucher === "cluster" && !facts.named && !givesNothingAway ? "coxswain" : "address";
+  return sendToken || givesNothingAway ? { voucher, sendToken, name } : undefined;
 }
 
 function vouch(facts: Facts, givesNothingAway: boolean): [Decision["voucher"], boolean] {
@@ -340,21 +356,40 @@ function vouch(facts: Facts, givesNothingAway: boolean): [Decision["voucher"], b
     return ["announcement", facts.trustAnnounced];
   }
   if (facts.clusterAuthority) {
-    return ["cluster", true];
+    return ["cluster", facts.named || !givesNothingAway];
   }
   // The system's authorities vouch for names, and anybody may have one: the user has to have named this one.
   return ["system", facts.named];
 }
 
-/** Decides whom to call. */
-export function choose(leases: Lease[], holder: string, now: number): Replicas {
+/**
+ * The Lease by which a replica leads. A replica of an older version announces none: it is the one that it holds, and else the
+ * default one.
+ */
+function leadsBy({ metadata, spec }: Lease, main: string, holder: string): string {
+  const [lease, identity] = (metadata?.annotations?.[LEASE] ?? "").split(" ");
+  // An annotation with another identity is left over from a predecessor.
+  if (lease !== undefined && identity === spec?.holderIdentity) {
+    return lease;
+  }
+  return spec?.holderIdentity === holder ? main : `${DEFAULT_LEASE.namespace}/${DEFAULT_LEASE.name}`;
+}
+
+/** Decides whom to call of the replicas that lead by the Lease `main`. */
+export function choose(leases: Lease[], main: string, holder: string, now: number): Replicas {
   const alive: Replica[] = [];
   const silent: { since: number; replica: Replica }[] = [];
   const passedOver: string[] = [];
-  for (const { metadata, spec } of leases) {
+  for (const lease of leases) {
+    const { metadata, spec } = lease;
     const identity = spec?.holderIdentity ?? "";
     // A Lease without a holder was given up: its replica has ended.
     if (identity === "") {
+      continue;
+    }
+    const other = leadsBy(lease, main, holder);
+    if (other !== main) {
+      passedOver.push(`${identity} leads by another Lease, ${other}`);
       continue;
     }
     const address = metadata?.annotations?.[ADDRESS] ?? "";

@@ -3,9 +3,11 @@
 import { setTimeout } from "node:timers/promises";
 
 import { BinaryReader } from "@bufbuild/protobuf/wire";
+import type { MessageInitShape } from "@bufbuild/protobuf";
 import { type CallOptions, Code, ConnectError } from "@connectrpc/connect";
 
 import { type AdminClient } from "./connect.js";
+import { type StepDownRequestSchema, type StepDownResponse } from "./gen/coxswain/admin/v1/leader_pb.js";
 import { describe, type Finder, named, type Replica, type Replicas } from "./discovery.js";
 
 const DOMAIN = "admin.coxswain.dev";
@@ -86,6 +88,42 @@ export class Follower {
         }
         asked.add(next);
       }
+    }
+  }
+
+  /**
+   * Makes the replica that leads give up leadership: the one that is found first, and no other. The request is sent once. If
+   * another replica leads by then, the error of the replica is thrown (LEADER_CHANGED), and no leader steps down.
+   * `NoLeaderError` is thrown when nobody leads.
+   */
+  async stepDown(
+    request: MessageInitShape<typeof StepDownRequestSchema> = {},
+    { timeoutMs = 30_000, signal }: { timeoutMs?: number; signal?: AbortSignal } = {},
+  ): Promise<StepDownResponse> {
+    const end = performance.now() + timeoutMs;
+    const options = (): CallOptions => ({ timeoutMs: Math.max(Math.ceil(end - performance.now()), 1), ...(signal && { signal }) });
+    let { expectedLeaderIdentity } = request;
+    let next = "";
+    if (expectedLeaderIdentity === undefined) {
+      const ask = (client: AdminClient, call: CallOptions) => client.leader.getLeader({}, call);
+      const { leader } = await this.call(ask, { timeoutMs, ...(signal && { signal }) });
+      if (leader === undefined || leader.holderIdentity === "") {
+        throw new NoLeaderError("nobody holds the Lease");
+      }
+      expectedLeaderIdentity = leader.holderIdentity;
+      if (!leader.leading) {
+        this.#current = undefined;
+        next = leader.adminAddress;
+      }
+    }
+    const sent = { ...request, expectedLeaderIdentity };
+    try {
+      return await this.#once((client, call) => client.leader.stepDown(sent, call), next, options);
+    } catch (error) {
+      if (error instanceof UnreachableError) {
+        throw new NoLeaderError(error.message, { cause: error });
+      }
+      throw error;
     }
   }
 

@@ -9,6 +9,7 @@
 export { type AdminClient, connect, type Options } from "./connect.js";
 export {
   ApiServer,
+  CERTIFICATE_NAME,
   Finder,
   type FinderOptions,
   inCluster,

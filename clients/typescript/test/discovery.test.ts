@@ -7,8 +7,8 @@ import { before, test } from "node:test";
 import { Code, ConnectError } from "@connectrpc/connect";
 
 import { choose, decide, type Facts } from "../src/discovery.js";
-import { ApiServer, Finder, type Lease, LeaderService, type Leases, NotVouchedForError, type Replica } from "../src/index.js";
-import { atEnd, Authority, serve, write } from "./fixtures.js";
+import { ApiServer, CERTIFICATE_NAME, Finder, type Lease, LeaderService, type Leases, NotVouchedForError, type Replica } from "../src/index.js";
+import { atEnd, Authority, type Pair, serve, write } from "./fixtures.js";
 
 // The tables are those of the command line, which has the same rules.
 function table<T>(name: string): T {
@@ -17,12 +17,13 @@ function table<T>(name: string): T {
 
 test("trust is that of the command line", () => {
   const names = ["authority", "trustAnnounced", "named", "announced", "clusterAuthority", "token", "certificate"];
-  const rows = table<{ facts: string[]; voucher: string | null; sendToken: boolean }[]>("trust.json");
+  const rows = table<{ facts: string[]; voucher: string | null; sendToken: boolean; name: string | null }[]>("trust.json");
   assert.equal(rows.length, 128);
-  for (const { facts, voucher, sendToken } of rows) {
+  for (const { facts, voucher, sendToken, name } of rows) {
     const held = Object.fromEntries(names.map((name) => [name, facts.includes(name)])) as unknown as Facts;
     const decision = decide(held);
-    assert.deepEqual([decision?.voucher ?? null, decision?.sendToken ?? false], [voucher, sendToken], facts.join());
+    const found = [decision?.voucher ?? null, decision?.sendToken ?? false, decision?.name ?? null];
+    assert.deepEqual(found, [voucher, sendToken, name], facts.join());
   }
 });
 
@@ -31,17 +32,19 @@ test("replicas are those of the command line", () => {
     about: string;
     leases: Lease[];
     holder: string;
+    lease?: string;
     candidates: { identity: string; address: string; authority: string | null; leads: boolean }[];
     passedOver: string[];
   }
   const file = table<{ now: string; cases: Case[] }>("leases.json");
-  for (const { about, leases, holder, candidates, passedOver } of file.cases) {
+  for (const { about, leases, holder, lease, candidates, passedOver } of file.cases) {
     const wanted = candidates.map((each) => ({
       ...each,
       name: `coxswain-replica-${each.identity}`,
       authority: each.authority ?? "",
     }));
-    assert.deepEqual(choose(leases, holder, Date.parse(file.now)), { candidates: wanted, passedOver, holder }, about);
+    const found = choose(leases, lease ?? "kube-system/kube-controller-manager", holder, Date.parse(file.now));
+    assert.deepEqual(found, { candidates: wanted, passedOver, holder }, about);
   }
 });
 
@@ -114,8 +117,9 @@ test("a token does not go on to whom a named replica names", () => {
   }
 });
 
-test("a token does not go where only a Lease says so", async () => {
-  const { address } = await serve(authority.issue("server"), (router) =>
+/** A server that answers with the token that it was shown. */
+async function echo(pair: Pair): Promise<string> {
+  const { address } = await serve(pair, (router) =>
     router.service(LeaderService, {
       getLeader: (_, { requestHeader }) => {
         const token = requestHeader.get("authorization");
@@ -126,6 +130,32 @@ test("a token does not go where only a Lease says so", async () => {
       },
     }),
   );
+  return address;
+}
+
+test("a certificate of the cluster's CA with another name gets no token", async () => {
+  const cluster = new Authority("cluster");
+  const [options, clusterCaFile] = [{ token: "secret" }, cluster.file];
+  const at = (address: string): Replica => ({ address, name: "", identity: "b", authority: "", leads: false });
+  const finder = new Finder({ leases: noLeases, options, clusterCaFile });
+  const coxswain = finder.connect(at(await echo(cluster.issue("coxswain", CERTIFICATE_NAME))));
+  assert.equal((await coxswain.leader.getLeader({})).leader?.holderIdentity, "Bearer secret");
+  // Whoever may write Leases announces a node, which has a certificate for its address.
+  const { cert, key } = cluster.issue("node");
+  const node = at(await echo({ cert, key }));
+  await assert.rejects(finder.connect(node).leader.getLeader({}), /coxswain\.kube-system\.svc/);
+  assert.match(finder.hint(node), /clusterCaFile .*coxswain\.kube-system\.svc/);
+  // The user may name the server.
+  const named = new Finder({ addresses: [node.address], options, clusterCaFile }).connect(node);
+  assert.equal((await named.leader.getLeader({})).leader?.holderIdentity, "Bearer secret");
+  // A client certificate needs no other name, and the token beside it stays here.
+  const both = { ...options, certFile: write("node.pem", cert), keyFile: write("node.key", key) };
+  const certified = new Finder({ leases: noLeases, options: both, clusterCaFile }).connect(node);
+  await assert.rejects(certified.leader.getLeader({}), { code: Code.Unauthenticated });
+});
+
+test("a token does not go where only a Lease says so", async () => {
+  const address = await echo(authority.issue("server"));
   const replica: Replica = { address, name: "", identity: "b", authority: authority.pem, leads: false };
   const options = { token: "secret" };
   assert.throws(() => new Finder({ leases: noLeases, options }).connect(replica), NotVouchedForError);

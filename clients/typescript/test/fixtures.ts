@@ -42,10 +42,11 @@ export class Authority {
     this.pem = issue(name, "authority", []).cert;
   }
 
-  /** A certificate for a client of this name, and for servers on loopback. */
-  issue(name: string): Pair {
+  /** A certificate for a client of this name, and for servers on loopback and with the other names. */
+  issue(name: string, ...names: string[]): Pair {
+    const alternatives = ["IP:127.0.0.1", ...names.map((other) => `DNS:${other}`)].join(",");
     const signer = ["-CA", this.file, "-CAkey", join(folder, `${this.#name}.key`)];
-    return issue(`${this.#name}-${name}`, name, [...signer, "-addext", "subjectAltName=IP:127.0.0.1"]);
+    return issue(`${this.#name}-${name}`, name, [...signer, "-addext", `subjectAltName=${alternatives}`]);
   }
 }
 

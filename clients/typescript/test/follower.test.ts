@@ -44,13 +44,28 @@ class Fleet {
   announced = "";
   /** What the leader answers in place of an answer. */
   fails: ConnectError | undefined;
+  /** The leaders that requests to step down were for, and how far leadership moves before such a request. */
+  expected: string[] = [];
+  moves = 0;
 
   static async start(size: number): Promise<Fleet> {
     const fleet = new Fleet();
     for (let index = 0; index < size; index++) {
       const { address } = await serve(authority.issue("replica"), (router) => {
         router.service(LeaderService, {
-          getLeader: () => ({ leader: { leading: fleet.leader === index, adminAddress: fleet.address } }),
+          getLeader: () => ({
+            leader: {
+              leading: fleet.leader === index,
+              adminAddress: fleet.address,
+              holderIdentity: fleet.leader < 0 ? "" : String.fromCharCode(97 + fleet.leader),
+            },
+          }),
+          stepDown: ({ expectedLeaderIdentity = "" }) => {
+            fleet.expected.push(expectedLeaderIdentity);
+            // The next one leads before the request arrives.
+            fleet.leader += fleet.moves;
+            return fleet.sync(index);
+          },
         });
         router.service(QueueService, { syncObject: () => fleet.sync(index) });
       });
@@ -117,6 +132,24 @@ test("the leader is followed to where it is", async () => {
     assert.ok(asked.at(-1) === leader && asked.length <= 2, asked.join());
   }
   assert.deepEqual(pauses, []);
+});
+
+test("step-down is for the leader that was found and is sent once", async () => {
+  const fleet = await Fleet.start(3);
+  const { follower } = fleet.follow();
+  // The second time the connection is to a replica that leads no longer.
+  for (const leader of [1, 2]) {
+    fleet.leader = leader;
+    await follower.stepDown();
+    assert.deepEqual(fleet.asked(), [leader]);
+  }
+  // Another one leads by the time the request arrives: it is not asked.
+  fleet.leader = 0;
+  fleet.moves = 1;
+  await assert.rejects(follower.stepDown({ reason: "a drain" }), { code: Code.FailedPrecondition });
+  assert.deepEqual([fleet.asked(), fleet.expected], [[0], ["b", "c", "a"]]);
+  fleet.leader = -1;
+  await assert.rejects(follower.stepDown(), NoLeaderError);
 });
 
 test("who is named leads to the leader without Leases", async () => {

@@ -7,6 +7,7 @@ pub mod election;
 pub mod environment;
 pub mod events;
 pub mod executor;
+pub mod files;
 pub mod framework;
 pub mod informer;
 pub mod latest;

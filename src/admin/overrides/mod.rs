@@ -1,6 +1,8 @@
 //! Overrides: orders to run or stop a controller that outrank the flags.
 //!
-//! They live in annotations of one Lease, `kube-system/coxswain-overrides`, one annotation per controller:
+//! They live in annotations of one Lease, `kube-system/coxswain-overrides`, one annotation per controller. A group of
+//! replicas that leads by another Lease than `kube-system/kube-controller-manager` has a Lease of its own
+//! ([`Group::overrides_lease`](crate::admin::Group::overrides_lease)).
 //!
 //! ```text
 //! overrides.coxswain.dev/deployment-controller: {"desired":"disabled","user":"jane","time":"2026-11-21T12:00:00Z",
@@ -15,7 +17,7 @@
 //!
 //! 1. An entry holds the order that was given, `enabled` or `disabled`. No replica converts an order by its own flags.
 //! 2. Only `ClearOverrides` withdraws orders, and `enable '*'` those that disable. `enable '*'` does nothing else, so it undoes
-//!    `disable '*'`: the flags hold again. `disable '*'` is for the controllers that the flags select or an override enables.
+//!    `disable '*'`: the flags hold again. `disable '*'` is for every controller, whatever the flags are.
 //! 3. An entry holds whether its caller set `force`. Without `force` an order never outranks flags that leave a controller
 //!    out, neither when it is given (`FORCE_REQUIRED`) nor when the flags change later. Such an order has `"ordered":"enabled"`
 //!    and `"desired":"default"`, so it does not outrank the flags of an older version either.
@@ -24,7 +26,7 @@
 //! 6. Disabling a critical controller for more than an hour needs `force`. `admin::critical` lists these controllers.
 //! 7. Each replica's Lease has a digest of its selection flags. A replica whose digest differs from the leader's refuses
 //!    orders that depend on the flags (`FLAGS_DIFFER`, with the leader's address): to enable or to clear, unless they have
-//!    `force`, and to disable `*` in any case. An unknown digest is no difference.
+//!    `force`. An unknown digest is no difference. To disable is possible at any replica.
 //! 8. A mutation is a task of the manager: write, audit line and Event happen whether or not the caller waits. Each order is
 //!    one Event that no rate limit drops and that is never combined. No `NOT_LEADER` follows a write.
 
@@ -45,7 +47,7 @@ pub use store::{HeldOverrides, OverrideStore, StoreError};
 
 /// Namespace of the Lease.
 pub const LEASE_NAMESPACE: &str = "kube-system";
-/// Name of the Lease.
+/// Name of the Lease of the default group. The names of the other groups' Leases begin with it.
 pub const LEASE_NAME: &str = "coxswain-overrides";
 /// What the keys of its annotations begin with; a controller's name follows.
 pub const ANNOTATION_PREFIX: &str = "overrides.coxswain.dev/";

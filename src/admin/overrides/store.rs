@@ -9,6 +9,7 @@ use bytes::Bytes;
 use super::entry::Entry;
 use super::set::{OverrideSet, edits};
 use super::{LEASE_NAME, LEASE_NAMESPACE};
+use crate::admin::Group;
 use coxswain_machinery::api::coordination::Lease;
 use coxswain_machinery::api::kinds::LEASES;
 use coxswain_machinery::api::meta::ObjectMeta;
@@ -49,18 +50,25 @@ pub enum StoreError {
 #[derive(Clone)]
 pub struct OverrideStore {
     client: ApiClient,
+    name: String,
     is_known: Arc<dyn Fn(&str) -> bool + Send + Sync>,
 }
 
 impl OverrideStore {
-    /// The Lease, reached through `client`; `is_known` tells controllers' names.
+    /// The Lease of the default group, reached through `client`; `is_known` tells controllers' names.
     pub fn new(client: ApiClient, is_known: Arc<dyn Fn(&str) -> bool + Send + Sync>) -> Self {
-        Self { client, is_known }
+        Self { client, name: LEASE_NAME.to_owned(), is_known }
+    }
+
+    /// The same for the Lease of a group.
+    #[must_use]
+    pub fn of(&self, group: &Group) -> Self {
+        Self { name: group.overrides_lease(), ..self.clone() }
     }
 
     /// Where the Lease is.
-    pub fn key() -> Key {
-        Key::new(LEASE_NAMESPACE, LEASE_NAME)
+    pub fn key(&self) -> Key {
+        Key::new(LEASE_NAMESPACE, self.name.as_str())
     }
 
     /// What a Lease says, as a watch or a read delivers it.
@@ -72,7 +80,7 @@ impl OverrideStore {
 
     /// Reads the Lease.
     pub async fn read(&self) -> Result<HeldOverrides, StoreError> {
-        match self.client.get(&LEASES, &Self::key()).await {
+        match self.client.get(&LEASES, &self.key()).await {
             Ok(object) => self.decode_object(object),
             // An answer that does not name the Lease says nothing about it.
             Err(error) if error.is_object_not_found() => Ok(HeldOverrides::default()),
@@ -93,7 +101,7 @@ impl OverrideStore {
         let edits = edits(changes).map_err(|error| unfit(&error))?;
         let written = if held.raw.is_empty() {
             let metadata = ObjectMeta {
-                name: LEASE_NAME.into(),
+                name: self.name.as_str().into(),
                 namespace: LEASE_NAMESPACE.into(),
                 ..ObjectMeta::default()
             };
@@ -102,7 +110,7 @@ impl OverrideStore {
             self.client.create(&LEASES, LEASE_NAMESPACE, &object).await
         } else {
             let object = edit(&held.raw, &edits).map_err(|error| unfit(&error))?;
-            self.client.update(&LEASES, &Self::key(), None, &object).await
+            self.client.update(&LEASES, &self.key(), None, &object).await
         };
         match written {
             // It was written, whatever came back.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, interval_at, sleep_until};
 use tonic::{Request, Response, Status};
 
+use super::places::MutationClass;
 use super::watch::{Feed, answers};
 use super::{Answers, Shared, shutting_down};
 use crate::admin::audit::{Audit, Changes};
@@ -124,23 +125,20 @@ impl LeaderService for Service {
 
         let audit = Audit::begin(&user, &extensions, STEP_DOWN, shared.manager.identity(), &request.reason);
         let (task, asked, by) = (shared.clone(), request.clone(), Arc::clone(&user));
-        let carried_out = shared.carry_out(&by, |caller| async move {
+        let carried_out = shared.carry_out(&by, MutationClass::StepDown, |caller| async move {
             let successor = Some(asked.successor_identity.as_str()).filter(|identity| !identity.is_empty());
             let done = task.manager.step_down(successor).await.map_err(|error| task.kept(&error));
             let changed = done.is_ok();
             audit.end(done.as_ref().map(|()| Changes::plain(true)), caller.is_gone());
             caller.answer(done);
-            if changed {
-                let identity = task.manager.identity();
-                let mutation = Mutation {
-                    message: format!("{} made {identity} step down{}", user.name, why(&asked.reason)),
-                    user,
-                    action: MutationKind::SteppedDown,
-                    target: identity.to_owned(),
-                    reason: asked.reason,
-                };
-                task.manager.announce(&mutation).await;
-            }
+            let identity = task.manager.identity();
+            changed.then(|| Mutation {
+                message: format!("{} made {identity} step down{}", user.name, why(&asked.reason)),
+                user,
+                action: MutationKind::SteppedDown,
+                target: identity.to_owned(),
+                reason: asked.reason,
+            })
         });
         carried_out.await?;
         if request.wait {

@@ -41,11 +41,11 @@ use super::convert::address_of;
 use super::deadline::DeadlineLayer;
 use super::errors::{ErrorReply, Reason};
 use super::events::EventLog;
-use super::manager::{LeaseState, Manager};
+use super::manager::{LeaseState, Manager, Mutation};
 use super::metrics::AdminMetrics;
 use super::proto;
 use coxswain_machinery::serve::{Lines, PageHandler, UserInfo, handler, text};
-use places::StreamPlaces;
+use places::{MutationClass, StreamPlaces};
 
 /// What the services are made of.
 #[derive(Clone)]
@@ -73,10 +73,16 @@ pub struct AdminOptions {
     pub user_streams: usize,
     /// Calls that one user may have under way at the same time.
     pub user_calls: usize,
-    /// Mutations that one user may have under way at the same time, waited for or not.
+    /// Mutations other than syncs that one user may have under way at the same time, waited for or not.
     pub user_mutations: usize,
     /// The same of all users together.
     pub mutations: usize,
+    /// Syncs that one user may have under way at the same time, waited for or not.
+    pub user_syncs: usize,
+    /// The same of all users together.
+    pub syncs: usize,
+    /// Mutations of one user, without syncs, whose Events may be unwritten at the same time.
+    pub user_records: usize,
     /// Streams of all callers without credentials, who have no others.
     pub stranger_streams: usize,
     /// Bytes of a request.
@@ -97,6 +103,9 @@ impl Default for AdminOptions {
             user_calls: 256,
             user_mutations: 16,
             mutations: 64,
+            user_syncs: 16,
+            syncs: 64,
+            user_records: 1024,
             stranger_streams: 64,
             request_bytes: 64 << 10,
             anonymous_reflection: false,
@@ -140,25 +149,32 @@ impl Shared {
     }
 
     /// Runs a mutation as a task of the manager, which ends it even if the caller hangs up or its deadline passes. The
-    /// mutation answers its caller when it likes, and goes on.
+    /// mutation answers its caller and returns the record of what it changed. The task frees the mutation's place, and then
+    /// writes that record as an Event: a slow write of Events keeps out no other user's mutation.
     async fn carry_out<T, M>(
         &self,
         user: &UserInfo,
+        class: MutationClass,
         mutation: impl FnOnce(Waiting<T>) -> M,
     ) -> Result<T, Status>
     where
-        M: Future<Output = ()> + Send + 'static,
+        M: Future<Output = Option<Mutation>> + Send + 'static,
     {
         if self.shutdown.is_cancelled() {
             return Err(shutting_down());
         }
-        // Held by the task: whoever hangs up early begins no more than others.
-        let place = self.places.mutation(user)?;
+        // The task holds both places: a caller that hangs up early starts no more mutations than others.
+        let (place, record) = self.places.mutation(user, class)?;
         let (answer, answered) = oneshot::channel();
         let mutation = mutation(Waiting(answer));
+        let manager = Arc::clone(&self.manager);
         let task = async move {
-            let _place = place;
-            mutation.await;
+            let mutation = mutation.await;
+            drop(place);
+            if let Some(mutation) = mutation {
+                manager.announce(&mutation).await;
+            }
+            drop(record);
         };
         drop(self.mutations.spawn(task.in_current_span()));
         answered.await.unwrap_or_else(|_| {
@@ -201,9 +217,9 @@ impl Shared {
             .into())
     }
 
-    /// `Ok` unless another replica leads whose flags for controllers are known to differ from this replica's. What a
-    /// replica of another version or a kube-controller-manager selects is not known.
-    fn must_select_as_the_leader(&self, takes_force: bool) -> Result<(), Status> {
+    /// `Ok` unless another replica leads whose flags for controllers are known to differ from this replica's. The selection
+    /// of a replica of another version or of a kube-controller-manager is not known.
+    fn must_select_as_the_leader(&self) -> Result<(), Status> {
         let leases = self.manager.leases();
         let Some(main) = leases.first().filter(|main| !main.leading) else { return Ok(()) };
         let (holder, address) = self.leader(main);
@@ -217,10 +233,9 @@ impl Shared {
             _ => return Ok(()),
         }
         let at = if address.is_empty() { String::new() } else { format!(" at {address}") };
-        let force = if takes_force { ", or set force" } else { "" };
         let message = format!(
             "--controllers or --admin-overrides of this replica differs from that of the leader {holder}: call the \
-             leader{at}{force}"
+             leader{at}, or set force"
         );
         Err(ErrorReply::new(Reason::FlagsDiffer, message)
             .with("leader", holder)

@@ -8,6 +8,7 @@ use tonic::{Extensions, Status};
 
 use super::controllers::no_controller;
 use super::orders::{CheckedOrder, Direction, same_version, shortened};
+use super::places::MutationClass;
 use super::{Shared, shutting_down};
 use crate::admin::audit::{Audit, Changes};
 use crate::admin::authorize::Method;
@@ -69,13 +70,9 @@ impl Shared {
         if wait {
             self.must_lead()?;
         }
-        // To disable one controller does not depend on flags: it must be possible at any replica in an emergency.
-        let depends_on_flags = match asked.direction {
-            Direction::Enable | Direction::Clear => !asked.force,
-            Direction::Disable => all,
-        };
-        if depends_on_flags {
-            self.must_select_as_the_leader(asked.direction != Direction::Disable)?;
+        // To disable does not depend on flags: it must be possible at any replica in an emergency.
+        if asked.direction != Direction::Disable && !asked.force {
+            self.must_select_as_the_leader()?;
         }
         let candidates = match found {
             Some(name) => self.manager.controller(name).into_iter().collect(),
@@ -100,7 +97,7 @@ impl Shared {
             let audit = Audit::begin(&order.user, extensions, asked.method, scope, &order.reason);
             let audit = audit.with_terms(order.force, order.duration);
             let (shared, by) = (self.clone(), Arc::clone(&order.user));
-            let carried_out = self.carry_out(&by, |caller| async move {
+            let carried_out = self.carry_out(&by, MutationClass::Order, |caller| async move {
                 let done = shared.write(&order, &candidates, false).await;
                 let mutation = match &done {
                     Ok(written) => mutation(&order, &written.changes, ""),
@@ -111,9 +108,7 @@ impl Shared {
                 let done = done.map_err(|failure| failure.status);
                 audit.end(done.as_ref().map(Written::changes), caller.is_gone());
                 caller.answer(done);
-                if let Some(mutation) = mutation {
-                    shared.manager.announce(&mutation).await;
-                }
+                mutation
             });
             carried_out.await?
         };
@@ -138,6 +133,11 @@ impl Shared {
                 Err(_) if !perhaps.is_empty() => return Err(unknown(perhaps)),
                 Err(error) => return Err(unavailable(&error).into()),
             };
+            if let Some(name) = overtaken(&perhaps, &held.set) {
+                // Ours was stored, and another order was given on top of it: to write again would undo that one.
+                let message = format!("{name} was ordered otherwise after this order, whose answer was lost");
+                return Err(Failure { status: ErrorReply::new(Reason::Superseded, message).into(), perhaps });
+            }
             let now = self.manager.now();
             let mut stored = perhaps.clone();
             stored.retain(|(name, entry)| held.set.entry(name) == Some(entry));
@@ -145,7 +145,8 @@ impl Shared {
             if let (Some(expected), [state]) = (&order.expected_version, targets.as_slice())
                 && stored.is_empty()
             {
-                same_version(state.name, expected, &held.set.version(state.name))?;
+                same_version(state.name, expected, &held.set.version(state.name))
+                    .map_err(|status| Failure { status, perhaps: perhaps.clone() })?;
             }
             let mut changes = order.changes(&targets, &held.set, now);
             changes.retain(|(name, _)| !stored.iter().any(|(known, _)| known == name));
@@ -316,6 +317,15 @@ fn mutation(order: &CheckedOrder, changes: &[(String, Entry)], remark: &str) -> 
         reason: order.reason.clone(),
         message: order.message(changes) + remark,
     })
+}
+
+/// The controller of an entry that another order was written on top of.
+fn overtaken<'a>(perhaps: &'a [(String, Entry)], held: &OverrideSet) -> Option<&'a str> {
+    let is_ours = |name: &str, entry: &Entry| perhaps.iter().any(|(of, ours)| of == name && ours == entry);
+    let overtaken = perhaps.iter().find(|(name, ours)| {
+        held.entry(name).is_some_and(|entry| entry.version > ours.version && !is_ours(name, entry))
+    });
+    overtaken.map(|(name, _)| name.as_str())
 }
 
 fn unknown(perhaps: Vec<(String, Entry)>) -> Failure {

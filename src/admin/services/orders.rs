@@ -123,7 +123,8 @@ impl CheckedOrder {
                 effective.entry(state.name).filter(|entry| entry.is_in_force(now)).map(|entry| entry.order);
             match self.direction {
                 _ if !self.all => true,
-                Direction::Disable => state.flags.enabled || order == Some(Order::Enabled),
+                // Whatever the flags of this replica are: those of the leader, and of the next one, may select more.
+                Direction::Disable => true,
                 Direction::Enable => order == Some(Order::Disabled),
                 Direction::Clear => order.is_some() || effective.problem_of(state.name).is_some(),
             }

@@ -77,8 +77,9 @@ pub(super) struct StreamPlaces {
     strangers: Arc<Semaphore>,
     user_streams: (Shares, usize),
     user_calls: (Shares, usize),
-    user_mutations: (Shares, usize),
-    mutations: Arc<Semaphore>,
+    user_records: (Shares, usize),
+    orders: MutationPool,
+    syncs: MutationPool,
     metrics: AdminMetrics,
 }
 
@@ -90,8 +91,19 @@ impl StreamPlaces {
             strangers: pool(options.stranger_streams),
             user_streams: (Shares::default(), options.user_streams),
             user_calls: (Shares::default(), options.user_calls),
-            user_mutations: (Shares::default(), options.user_mutations),
-            mutations: pool(options.mutations),
+            user_records: (Shares::default(), options.user_records),
+            orders: MutationPool {
+                kind: "mutations",
+                users: Shares::default(),
+                most: options.user_mutations,
+                all: pool(options.mutations),
+            },
+            syncs: MutationPool {
+                kind: "syncs",
+                users: Shares::default(),
+                most: options.user_syncs,
+                all: pool(options.syncs),
+            },
             metrics,
         }
     }
@@ -128,25 +140,70 @@ impl StreamPlaces {
     }
 }
 
-/// A mutation's place among those that may be under way.
+/// The places that a mutation takes. A sync lasts as long as a reconcile, so syncs have places apart from the orders that
+/// an operator needs in an emergency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MutationClass {
+    /// Orders about controllers.
+    Order,
+    /// `StepDown`, in the places of orders. Each ends a term, so unwritten Events keep out none.
+    StepDown,
+    /// `SyncObject`.
+    Sync,
+}
+
+/// The places of one class of mutations.
+#[derive(Clone, Debug)]
+struct MutationPool {
+    /// The plural in messages.
+    kind: &'static str,
+    users: Shares,
+    most: usize,
+    all: Arc<Semaphore>,
+}
+
+/// A mutation's place among those that may be under way, until its caller is answered.
 pub(super) struct MutationPlace {
     _share: Share,
     _permit: OwnedSemaphorePermit,
 }
 
+/// A user's share of the mutations whose Events are not written yet. Users share nothing here: nobody's unwritten Events
+/// keep out another user.
+pub(super) struct RecordPlace {
+    _share: Share,
+}
+
 impl StreamPlaces {
-    /// A place for a mutation of a user, until the mutation has ended.
-    pub(super) fn mutation(&self, user: &UserInfo) -> Result<MutationPlace, Status> {
+    /// A place for a mutation of a user until it has ended, and one until its Event is written; `None` where no number of
+    /// unwritten Events counts.
+    pub(super) fn mutation(
+        &self,
+        user: &UserInfo,
+        class: MutationClass,
+    ) -> Result<(MutationPlace, Option<RecordPlace>), Status> {
         let refused =
             |message: String| Status::from(ErrorReply::new(Reason::TooManyCalls, message).retry_after(RETRY));
-        let (shares, most) = &self.user_mutations;
-        let share = shares.take(&user.name, *most).ok_or_else(|| {
-            refused(format!("user {:?} has {most} mutations under way on this replica", user.name))
+        let pool = match class {
+            MutationClass::Order | MutationClass::StepDown => &self.orders,
+            MutationClass::Sync => &self.syncs,
+        };
+        let (kind, most) = (pool.kind, pool.most);
+        let share = pool.users.take(&user.name, most).ok_or_else(|| {
+            refused(format!("user {:?} has {most} {kind} under way on this replica", user.name))
         })?;
-        let permit = Arc::clone(&self.mutations).try_acquire_owned();
-        let permit =
-            permit.map_err(|_| refused("too many mutations are under way on this replica".to_owned()))?;
-        Ok(MutationPlace { _share: share, _permit: permit })
+        let record = (class == MutationClass::Order).then(|| self.record(user, refused)).transpose()?;
+        let permit = Arc::clone(&pool.all).try_acquire_owned();
+        let permit = permit.map_err(|_| refused(format!("too many {kind} are under way on this replica")))?;
+        Ok((MutationPlace { _share: share, _permit: permit }, record))
+    }
+
+    fn record(&self, user: &UserInfo, refused: impl Fn(String) -> Status) -> Result<RecordPlace, Status> {
+        let (records, most) = &self.user_records;
+        let share = records.take(&user.name, *most).ok_or_else(|| {
+            refused(format!("{most} mutations of user {:?} wait for their Events to be written", user.name))
+        })?;
+        Ok(RecordPlace { _share: share })
     }
 }
 

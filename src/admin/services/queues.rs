@@ -7,6 +7,7 @@ use tonic::{Extensions, Request, Response, Status};
 
 use super::Shared;
 use super::controllers::no_controller;
+use super::places::MutationClass;
 use crate::admin::audit::{Audit, Changes};
 use crate::admin::authorize::{EXPLAIN_OBJECT, GET_QUEUE, LIST_QUEUES, Method, SYNC_OBJECT};
 use crate::admin::convert;
@@ -83,7 +84,7 @@ impl QueueService for Service {
         let target = format!("{} {}", sync.queue, sync.key);
         let audit = Audit::begin(&user, &extensions, SYNC_OBJECT, &target, "");
         let (task, queue, by) = (shared.clone(), sync.queue, Arc::clone(&user));
-        let carried_out = shared.carry_out(&by, |caller| async move {
+        let carried_out = shared.carry_out(&by, MutationClass::Sync, |caller| async move {
             let done = task.reconcile(&sync).await;
             audit.end(
                 done.as_ref().map(|report| Changes::plain(!report.actions.is_empty())),
@@ -91,16 +92,13 @@ impl QueueService for Service {
             );
             let reconciled = done.is_ok();
             caller.answer(done);
-            if reconciled {
-                let mutation = Mutation {
-                    message: format!("{} had {} reconcile {}", user.name, sync.controller, sync.key),
-                    user,
-                    action: MutationKind::Synced,
-                    target,
-                    reason: String::new(),
-                };
-                task.manager.announce(&mutation).await;
-            }
+            reconciled.then(|| Mutation {
+                message: format!("{} had {} reconcile {}", user.name, sync.controller, sync.key),
+                user,
+                action: MutationKind::Synced,
+                target,
+                reason: String::new(),
+            })
         });
         Ok(Response::new(answer(carried_out.await?, queue)))
     }

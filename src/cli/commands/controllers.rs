@@ -2,17 +2,15 @@
 
 use clap::{Arg, ArgMatches, Command};
 
-use tonic_types::StatusExt as _;
-
-use super::{Context, choice, chosen, many, message_duration, switch, valued};
+use super::{Context, choice, chosen, lasting, many, message_duration, switch, valued};
 use crate::admin::proto::watch_controllers_response::Update;
 use crate::admin::proto::{
     Controller, ControllerFilter, GetControllerRequest, InvalidOverride, ListControllersRequest,
-    ListControllersResponse, WatchControllersRequest,
+    ListControllersResponse, WatchControllersRequest, WatchControllersResponse,
 };
 use crate::cli::common::{self, parse_duration};
-use crate::cli::connect::CALL;
-use crate::cli::error::{CliError, Exit};
+use crate::cli::connect::{CALL, Session};
+use crate::cli::error::CliError;
 use crate::cli::find::Whom;
 use crate::cli::output::table::{Columns, cells};
 use crate::cli::output::{Format, clean, controllers as show, names, objects};
@@ -135,11 +133,12 @@ async fn watch(
     format: Format,
     context: &Context,
 ) -> Result<(), CliError> {
-    let session = context.finder.connect(Whom::Anyone).await?;
     let request =
         WatchControllersRequest { filter: Some(filter), counts_interval: every.map(message_duration) };
-    let open = async || session.controllers().watch_controllers(session.stream(request.clone())).await;
-    let mut stream = open().await?.into_inner();
+    let open = async |session: &Session| {
+        let opened = session.controllers().watch_controllers(session.stream(request.clone())).await;
+        opened.map(tonic::Response::into_inner)
+    };
     let mut columns = Columns::default();
     let mut lines = |controllers: &[Controller], headings: bool| {
         let now = context.now();
@@ -150,16 +149,7 @@ async fn watch(
         rows.extend(controllers.iter().map(|controller| cells(show::row(controller, format, now))));
         columns.lines(&rows)
     };
-    loop {
-        let message = match stream.message().await {
-            Ok(Some(message)) => message,
-            Ok(None) => return Err(ended()),
-            Err(status) if is_expired(&status) => {
-                stream = open().await?.into_inner();
-                continue;
-            }
-            Err(status) => return Err(status.into()),
-        };
+    let show = |message: WatchControllersResponse| {
         let text = if format.is_object() {
             objects::item(format, "WatchControllersResponse", &message)?
         } else {
@@ -171,22 +161,13 @@ async fn watch(
                 Some(Update::Changed(controller)) => lines(&[controller], false),
                 Some(Update::InvalidOverrides(invalid)) => {
                     complain(&invalid.overrides, context);
-                    continue;
+                    return Ok(());
                 }
                 Some(Update::Unmatched(name)) => format!("{} does not match any more\n", clean(&name)),
-                None => continue,
+                None => return Ok(()),
             }
         };
-        context.screen.print(&text)?;
-    }
-}
-
-/// Whether a stream ended because each ends after a while, so that it is to be opened again.
-pub(super) fn is_expired(status: &tonic::Status) -> bool {
-    status.get_details_error_info().is_some_and(|info| info.reason == "STREAM_EXPIRED")
-}
-
-/// A stream that should not have ended.
-pub(super) fn ended() -> CliError {
-    CliError::Outcome { message: "the replica has ended the stream".to_owned(), exit: Exit::Unreachable }
+        context.screen.print(&text)
+    };
+    lasting::watch(context, open, show).await
 }

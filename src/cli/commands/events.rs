@@ -1,21 +1,17 @@
 //! `events`: what a replica has done lately, and what it does.
 
-use std::time::Duration;
-
 use clap::{ArgMatches, Command};
 use jiff::Timestamp;
-use tokio::time::{Instant, sleep};
-use tonic::{Code, Status, Streaming};
+use tonic::{Status, Streaming};
 use tonic_types::StatusExt as _;
 
-use super::controllers::ended;
+use super::lasting::{ended, go_on, is_lost};
 use super::{Context, choice, chosen, many, namespace, switch, valued};
 use crate::admin::proto::stream_events_request::Start;
 use crate::admin::proto::stream_events_response::Item;
 use crate::admin::proto::{EventFilter, ObjectReference, StreamEventsRequest, StreamEventsResponse};
 use crate::cli::common;
-use crate::cli::connect::is_late;
-use crate::cli::error::{CliError, Exit};
+use crate::cli::error::CliError;
 use crate::cli::find::Whom;
 use crate::cli::output::events::EventLines;
 use crate::cli::output::human::read_time;
@@ -23,10 +19,6 @@ use crate::cli::output::{Format, names, objects};
 
 /// Events of the past that are shown before new ones, if nobody says how many.
 const TAIL: u32 = 10;
-/// How long a replica is looked for that goes on with a stream that was lost: longer than it takes until one leads.
-const GO_ON_WITHIN: Duration = Duration::from_mins(1);
-/// How long after the loss, and after each try that failed.
-const RETRY: Duration = Duration::from_secs(1);
 
 pub(super) fn command() -> Command {
     Command::new("events")
@@ -120,37 +112,8 @@ pub(super) async fn run(matches: &ArgMatches, context: &Context) -> Result<(), C
             return Err(why);
         }
         context.screen.note(&format!("{why}; looking for the replica that leads"));
-        let stream = go_on(&request, &mut position, context).await?;
+        let stream = go_on(async || open_again(&request, &mut position, context).await).await?;
         outcome = printer.print_all(stream, &mut position).await;
-    }
-}
-
-/// Whether a stream ended with its replica or the connection, so that another may go on.
-fn is_lost(status: &Status) -> bool {
-    let is_lost =
-        matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Internal | Code::Cancelled);
-    is_lost && !is_late(status)
-}
-
-/// Opens the stream anew, on the replica that leads by now; tries for as long as it may take until one does.
-async fn go_on(
-    request: &StreamEventsRequest,
-    position: &mut Position,
-    context: &Context,
-) -> Result<Streaming<StreamEventsResponse>, CliError> {
-    let until = Instant::now() + GO_ON_WITHIN;
-    loop {
-        sleep(RETRY).await;
-        let error = match open_again(request, position, context).await {
-            Ok(stream) => return Ok(stream),
-            Err(CliError::Refused(status)) if is_lost(&status) => CliError::Refused(status),
-            Err(error @ CliError::Cluster(_)) if error.exit() != Exit::Denied => error,
-            Err(error @ (CliError::Unreachable(_) | CliError::TimedOut(_))) => error,
-            Err(error) => return Err(error),
-        };
-        if Instant::now() >= until {
-            return Err(error);
-        }
     }
 }
 

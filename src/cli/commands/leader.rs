@@ -2,9 +2,8 @@
 
 use clap::{ArgMatches, Command};
 
-use super::controllers::{ended, is_expired};
-use super::{Context, switch, valued};
-use crate::admin::proto::{GetLeaderRequest, StepDownRequest, WatchLeaderRequest};
+use super::{Context, lasting, switch, valued};
+use crate::admin::proto::{GetLeaderRequest, StepDownRequest, WatchLeaderRequest, WatchLeaderResponse};
 use crate::cli::common;
 use crate::cli::connect::{CALL, Session, WAIT};
 use crate::cli::error::CliError;
@@ -53,21 +52,13 @@ pub(super) async fn run_show(matches: &ArgMatches, context: &Context) -> Result<
 }
 
 async fn watch(request: WatchLeaderRequest, format: Format, context: &Context) -> Result<(), CliError> {
-    let session = context.finder.connect(Whom::Anyone).await?;
-    let open = async || session.leader().watch_leader(session.stream(request.clone())).await;
-    let mut stream = open().await?.into_inner();
+    let open = async |session: &Session| {
+        let opened = session.leader().watch_leader(session.stream(request.clone())).await;
+        opened.map(tonic::Response::into_inner)
+    };
     let mut columns = Columns::default();
     let mut headings = (!format.is_object()).then(|| cells(show::HEADINGS.map(str::to_owned).to_vec()));
-    loop {
-        let message = match stream.message().await {
-            Ok(Some(message)) => message,
-            Ok(None) => return Err(ended()),
-            Err(status) if is_expired(&status) => {
-                stream = open().await?.into_inner();
-                continue;
-            }
-            Err(status) => return Err(status.into()),
-        };
+    let show = |message: WatchLeaderResponse| {
         let text = if format.is_object() {
             objects::item(format, "WatchLeaderResponse", &message)?
         } else {
@@ -76,8 +67,9 @@ async fn watch(request: WatchLeaderRequest, format: Format, context: &Context) -
             let rows: Vec<_> = headings.take().into_iter().chain([row]).collect();
             columns.lines(&rows)
         };
-        context.screen.print(&text)?;
-    }
+        context.screen.print(&text)
+    };
+    lasting::watch(context, open, show).await
 }
 
 /// Returns the leader, if there is one and the caller may see it.

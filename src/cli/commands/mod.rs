@@ -5,6 +5,7 @@ mod completion;
 mod controllers;
 pub(super) mod events;
 mod flags_from;
+mod lasting;
 mod leader;
 mod queues;
 mod sync;

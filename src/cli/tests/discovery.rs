@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 
 use super::now;
 use super::server::lease;
-use crate::cli::discover::{Replicas, choose};
+use crate::cli::discover::{MainLease, Replicas, choose};
 
 fn chosen(leases: &[Value], holder: Option<&str>) -> Replicas {
     let leases: Vec<Lease> =
         leases.iter().map(|lease| serde_json::from_value(lease.clone()).unwrap()).collect();
-    choose(&leases, holder.map(str::to_owned), now())
+    choose(&leases, &MainLease::default(), holder.map(str::to_owned), now())
 }
 
 fn identities(replicas: &Replicas) -> Vec<&str> {
@@ -65,7 +65,14 @@ fn clients_in_other_languages_choose_alike() {
     for case in file["cases"].as_array().unwrap() {
         let leases: Vec<Lease> = serde_json::from_value(case["leases"].clone()).unwrap();
         let holder = case["holder"].as_str().filter(|holder| !holder.is_empty()).map(str::to_owned);
-        let chosen = choose(&leases, holder, now);
+        let main = match case["lease"].as_str() {
+            None => MainLease::default(),
+            Some(lease) => {
+                let (namespace, name) = lease.split_once('/').unwrap();
+                MainLease { namespace: namespace.to_owned(), name: name.to_owned() }
+            }
+        };
+        let chosen = choose(&leases, &main, holder, now);
         let candidates: Vec<_> = chosen
             .candidates
             .iter()

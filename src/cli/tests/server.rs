@@ -38,6 +38,8 @@ struct Shared {
     /// Where the main Lease is.
     main_path: Mutex<String>,
     seen: Mutex<Vec<(String, Option<String>)>>,
+    /// The token in the place of [`TOKEN`].
+    accepted: Mutex<Option<&'static str>>,
 }
 
 /// A replica that runs.
@@ -61,9 +63,14 @@ pub(super) struct Ran {
     pub(super) err: String,
 }
 
-fn server_tls(authority: &CertifiedIssuer<'static, KeyPair>) -> rustls::ServerConfig {
+/// Names in the certificate of a replica, and in that of a node.
+const REPLICA_NAMES: &[&str] = &["127.0.0.1", "admin.test", "coxswain.kube-system.svc"];
+const NODE_NAMES: &[&str] = &["127.0.0.1", "node-1"];
+
+fn server_tls(authority: &CertifiedIssuer<'static, KeyPair>, names: &[&str]) -> rustls::ServerConfig {
     drop(rustls::crypto::ring::default_provider().install_default());
-    let params = CertificateParams::new(vec!["127.0.0.1".to_owned(), "admin.test".to_owned()]).unwrap();
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let params = CertificateParams::new(names).unwrap();
     let key = KeyPair::generate().unwrap();
     let certificate = params.signed_by(&key, authority).unwrap();
     let mut roots = rustls::RootCertStore::empty();
@@ -88,11 +95,20 @@ impl Replica {
 
     /// One whose log of events has this name.
     pub(super) async fn with_log(log: &str) -> Self {
+        Self::with(log, REPLICA_NAMES).await
+    }
+
+    /// A server with the certificate of a node, by the authority of its own cluster.
+    pub(super) async fn on_a_node() -> Self {
+        Self::with("log-1", NODE_NAMES).await
+    }
+
+    async fn with(log: &str, names: &[&str]) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, "authority");
         let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        let tls = tokio_rustls::TlsAcceptor::from(Arc::new(server_tls(&authority)));
+        let tls = tokio_rustls::TlsAcceptor::from(Arc::new(server_tls(&authority, names)));
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.distinguished_name.push(DnType::CommonName, "jane");
         let key = KeyPair::generate().unwrap();
@@ -149,6 +165,11 @@ impl Replica {
     pub(super) fn announce(&self, leases: &[Value], holder: Option<&str>) {
         *self.shared.leases.lock() = leases.to_vec();
         *self.shared.main.lock() = holder.map(|holder| lease(holder, "", 0, None));
+    }
+
+    /// Accepts this token and no other from now on.
+    pub(super) fn accept(&self, token: &'static str) {
+        *self.shared.accepted.lock() = Some(token);
     }
 
     /// Gives the main Lease another name.
@@ -246,10 +267,12 @@ where
 {
     let token = request.headers().get(AUTHORIZATION).map(|value| value.to_str().unwrap().to_owned());
     shared.seen.lock().push((request.uri().path().to_owned(), token.clone()));
-    let known = certified || token == Some(format!("Bearer {TOKEN}"));
+    let accepted = shared.accepted.lock().unwrap_or(TOKEN);
+    let known = certified || token == Some(format!("Bearer {accepted}"));
     let path = request.uri().path().to_owned();
     if path.starts_with("/apis/") {
-        return api_server(&path, request.uri().query().unwrap_or_default(), known, shared);
+        let anonymous = token.is_none();
+        return api_server(&path, request.uri().query().unwrap_or_default(), (known, anonymous), shared);
     }
     let user = if known {
         UserInfo { name: "jane".into(), groups: vec![AUTHENTICATED.to_owned()], ..UserInfo::default() }
@@ -264,7 +287,12 @@ fn main_path(namespace: &str, name: &str) -> String {
     format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}")
 }
 
-fn api_server(path: &str, query: &str, known: bool, shared: &Shared) -> Response<tonic::body::Body> {
+fn api_server(
+    path: &str,
+    query: &str,
+    (known, anonymous): (bool, bool),
+    shared: &Shared,
+) -> Response<tonic::body::Body> {
     let refusal = |code: u16, reason: &str| {
         (
             code,
@@ -274,6 +302,7 @@ fn api_server(path: &str, query: &str, known: bool, shared: &Shared) -> Response
     let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
     let main = shared.main_path.lock().clone();
     let (code, body) = match path.strip_prefix(leases) {
+        _ if !known && !anonymous => refusal(401, "Unauthorized"),
         _ if !known => refusal(403, "Forbidden"),
         Some("") if query == "labelSelector=coxswain.dev%2Fcomponent%3Dreplica" => {
             (200, json!({ "kind": "LeaseList", "items": *shared.leases.lock() }))

@@ -39,7 +39,17 @@ impl Write for Tap {
 
 /// Runs a command until `looker` has seen enough of its output.
 async fn follow(replica: &Replica, line: &[&str], looker: impl AsyncFnOnce(&mut mpsc::Receiver<String>)) {
-    let kubeconfig = replica.kubeconfig(&replica.authority, &json!({ "token": TOKEN }));
+    follow_as(replica, &json!({ "token": TOKEN }), line, looker).await;
+}
+
+/// The same as the user of a kubeconfig.
+async fn follow_as(
+    replica: &Replica,
+    user: &Value,
+    line: &[&str],
+    looker: impl AsyncFnOnce(&mut mpsc::Receiver<String>),
+) {
+    let kubeconfig = replica.kubeconfig(&replica.authority, user);
     let environment =
         Environment::new(replica.manager.clock(), &[("KUBECONFIG", kubeconfig.to_str().unwrap())]);
     let (sender, mut receiver) = mpsc::channel(64);
@@ -113,6 +123,86 @@ async fn events_go_on_with_the_replica_that_leads_next() {
         assert!(next(lines).await.starts_with("2  "));
     })
     .await;
+}
+
+#[tokio::test]
+async fn credential_plugin_runs_again_when_its_token_is_refused_and_not_before() {
+    let replica = Replica::start().await;
+    let plugin = Plugin::of(&replica);
+    let config = replica.kubeconfig(&replica.authority, &plugin.user());
+    let kubeconfig = [("KUBECONFIG", config.to_str().unwrap())];
+    // Refused by both the API server and the replica, or by neither.
+    for (accepted, runs) in [("token-1", 1), ("token-3", 3)] {
+        replica.accept(accepted);
+        let ran = replica.run_in(&kubeconfig, &["controllers"]).await;
+        assert_eq!((ran.exit, plugin.runs()), (Exit::Done, runs), "{ran:?}");
+    }
+    replica.accept("none of them");
+    let ran = replica.run_in(&kubeconfig, &["controllers"]).await;
+    assert_eq!((ran.exit, plugin.runs()), (Exit::Denied, 5), "once more, and not for ever: {ran:?}");
+
+    // Without an API server the replica alone refuses it.
+    replica.accept("token-7");
+    let server = ["--server", &replica.address];
+    let ran = replica.run_in(&kubeconfig, &[&["controllers"], &server[..]].concat()).await;
+    assert_eq!((ran.exit, plugin.runs()), (Exit::Done, 7), "{ran:?}");
+}
+
+#[tokio::test]
+async fn every_stream_goes_on_at_the_next_replica_with_a_fresh_token() {
+    for command in [&["events", "-f", "--tail", "1"][..], &["controllers", "job", "-w"], &["leader", "-w"]] {
+        let (next_leader, leader) = (Replica::start().await, Replica::with_log("log-2").await);
+        let own = lease(ME, &next_leader.address, 0, None);
+        let leases = [lease(OTHER, &leader.address, 0, Some(&leader.authority)), own.clone()];
+        next_leader.announce(&leases, Some(OTHER));
+        next_leader.accept("token-1");
+        leader.accept("token-1");
+        publish(&leader);
+        publish(&next_leader);
+        let plugin = Plugin::of(&next_leader);
+        let line = [command, &["--trust-announced-authority"]].concat();
+        follow_as(&next_leader, &plugin.user(), &line, async |lines| {
+            next(lines).await;
+            assert_eq!(plugin.runs(), 1, "{command:?}");
+            next_leader.accept("token-2");
+            drop(leader);
+            next_leader.announce(&[own], Some(ME));
+            if command[0] == "events" {
+                publish(&next_leader);
+            }
+            next(lines).await;
+            assert_eq!(plugin.runs(), 2, "{command:?}");
+        })
+        .await;
+    }
+}
+
+/// A credential plugin whose tokens are `token-1`, `token-2` and so on.
+struct Plugin {
+    script: String,
+    count: String,
+}
+
+impl Plugin {
+    fn of(replica: &Replica) -> Self {
+        let (script, count) = (replica.path("plugin"), replica.path("runs"));
+        let status = r#"{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"token-%s"}}"#;
+        let text = format!("echo >> {count}\nprintf '{status}' $(wc -l < {count})\n");
+        std::fs::write(&script, text).unwrap();
+        Self { script, count }
+    }
+
+    fn user(&self) -> Value {
+        let version = "client.authentication.k8s.io/v1";
+        let exec = json!({
+            "apiVersion": version, "command": "sh", "args": [self.script], "interactiveMode": "Never",
+        });
+        json!({ "exec": exec })
+    }
+
+    fn runs(&self) -> usize {
+        std::fs::read_to_string(&self.count).unwrap_or_default().lines().count()
+    }
 }
 
 #[test]

@@ -100,9 +100,39 @@ async fn an_announced_authority_sees_the_certificate_and_not_the_token() {
         assert!(api_server.iter().all(|(_, token)| *token == bearer), "{api_server:?}");
         assert!(!admin.is_empty());
         for (path, token) in admin {
-            assert_eq!(token, bearer.clone().filter(|_| announced.is_none()), "{path}");
+            // The certificate is enough; a token would go to a certificate for Coxswain's name alone.
+            assert_eq!(token, None, "{path}");
         }
     }
+}
+
+#[tokio::test]
+async fn certificate_of_the_clusters_ca_with_another_name_gets_no_token() {
+    // Whoever may write Leases announces a node that serves with its kubelet's certificate.
+    let node = Replica::on_a_node().await;
+    let tokens = || {
+        let admin = node.seen().into_iter().filter(|(path, _)| !path.starts_with("/apis/"));
+        admin.map(|(_, token)| token).collect::<Vec<_>>()
+    };
+    let ran = node.run(&["controllers"]).await;
+    assert!(ran.exit == Exit::Unreachable, "{ran:?}");
+    assert!(ran.err.contains("not for coxswain.kube-system.svc"), "{ran:?}");
+    assert_eq!(tokens(), [], "no request, and so no token");
+
+    // The user may name the server, by its address or by its name.
+    let bearer = Some(format!("Bearer {TOKEN}"));
+    for flags in [["--server", &node.address], ["--tls-server-name", "node-1"]] {
+        let ran = node.run(&[&["controllers"], &flags[..]].concat()).await;
+        assert_eq!(ran.exit, Exit::Done, "{ran:?}");
+        assert!(tokens().iter().all(|token| *token == bearer));
+    }
+    // A client certificate gives nothing away.
+    std::fs::write(node.path("cert"), &node.client.0).unwrap();
+    std::fs::write(node.path("key"), &node.client.1).unwrap();
+    let user = json!({ "client-certificate": node.path("cert"), "client-key": node.path("key") });
+    let config = node.kubeconfig(&node.authority, &user);
+    let ran = node.run_in(&[("KUBECONFIG", config.to_str().unwrap())], &["controllers"]).await;
+    assert_eq!(ran.exit, Exit::Done, "{ran:?}");
 }
 
 #[tokio::test]

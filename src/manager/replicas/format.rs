@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::admin::Group;
 use crate::admin::manager::ReplicaState;
 use coxswain_machinery::api::Object as _;
 use coxswain_machinery::api::coordination::Lease;
@@ -30,6 +31,9 @@ pub const VERSION_ANNOTATION: &str = "coxswain.dev/version";
 /// Lease over leaves the annotation of its predecessor.
 pub const SELECTION_ANNOTATION: &str = "coxswain.dev/selection";
 
+/// The Lease by which the replica leads, as `NAMESPACE/NAME`, and the replica's identity, as with [`SELECTION_ANNOTATION`].
+pub const LEASE_ANNOTATION: &str = "coxswain.dev/lease";
+
 const COMPONENT_LABEL: (&str, &str) = ("coxswain.dev/component", "replica");
 const NAME_LABEL: (&str, &str) = ("app.kubernetes.io/name", "coxswain");
 
@@ -52,6 +56,8 @@ pub(super) struct Own {
     pub(super) started: Timestamp,
     /// Digest of the flags by which it selects controllers.
     pub(super) selection: String,
+    /// The replicas with which it fights for a Lease.
+    pub(super) group: Group,
 }
 
 impl Own {
@@ -108,8 +114,9 @@ pub(super) fn released(lease: &Lease, now: Timestamp) -> Result<Vec<u8>, WireErr
 }
 
 /// The annotations of a replica; `None` for a Lease that is given up.
-fn annotations(announcement: &Announcement, replica: Option<&Own>) -> [Edit; 4] {
+fn annotations(announcement: &Announcement, replica: Option<&Own>) -> [Edit; 5] {
     let selection = replica.map(|own| format!("{} {}", own.selection, own.identity));
+    let lease = replica.map(|own| format!("{} {}", own.group.lease(), own.identity));
     let annotation = |key: &str, value: Option<&str>| match value {
         Some(value) => Edit::MapSet(ANNOTATIONS, key.to_owned(), value.to_owned()),
         None => Edit::MapRemove(ANNOTATIONS, key.to_owned()),
@@ -119,6 +126,7 @@ fn annotations(announcement: &Announcement, replica: Option<&Own>) -> [Edit; 4] 
         annotation(ADMIN_CA_ANNOTATION, announcement.admin_ca.as_deref()),
         annotation(VERSION_ANNOTATION, replica.map(|_| COXSWAIN)),
         annotation(SELECTION_ANNOTATION, selection.as_deref()),
+        annotation(LEASE_ANNOTATION, lease.as_deref()),
     ]
 }
 
@@ -139,13 +147,18 @@ pub(super) fn state(lease: &Lease, live: bool) -> ReplicaState {
     let record = Record::from(lease);
     let annotation =
         |key: &str| lease.metadata.annotations.get(key).map(ToString::to_string).unwrap_or_default();
-    let selection = annotation(SELECTION_ANNOTATION);
-    let selection = selection.split_once(' ').filter(|(_, identity)| **identity == *record.holder);
+    // An annotation with another identity is left over from a predecessor.
+    let own = |key: &str| {
+        let value = annotation(key);
+        let own = value.split_once(' ').filter(|(_, identity)| **identity == *record.holder);
+        own.map(|(value, _)| value.to_owned()).unwrap_or_default()
+    };
     ReplicaState {
         identity: record.holder.to_string(),
         admin_address: annotation(ADMIN_ADDRESS_ANNOTATION),
         version: annotation(VERSION_ANNOTATION),
-        selection: selection.map(|(digest, _)| digest.to_owned()).unwrap_or_default(),
+        lease: own(LEASE_ANNOTATION),
+        selection: own(SELECTION_ANNOTATION),
         started: record.acquired,
         renewed: record.renewed,
         lease_duration: lifetime(lease),

@@ -26,14 +26,15 @@ use tokio_util::sync::CancellationToken;
 pub(super) use advertise::advertised_host;
 use board::{Board, TRY_AGAIN};
 pub use format::{
-    ADMIN_ADDRESS_ANNOTATION, ADMIN_CA_ANNOTATION, Announcement, REPLICA_NAME_PREFIX, REPLICA_NAMESPACE,
-    REPLICA_SELECTOR, SELECTION_ANNOTATION, VERSION_ANNOTATION,
+    ADMIN_ADDRESS_ANNOTATION, ADMIN_CA_ANNOTATION, Announcement, LEASE_ANNOTATION, REPLICA_NAME_PREFIX,
+    REPLICA_NAMESPACE, REPLICA_SELECTOR, SELECTION_ANNOTATION, VERSION_ANNOTATION,
 };
 use format::{LEASE_DURATION, Own, is_replicas};
 use slot::Slot;
 use store::{ApiStore, LeaseStore};
 
 use super::leadership::Leases;
+use crate::admin::Group;
 use crate::admin::manager::ReplicaState;
 use coxswain_machinery::api::coordination::Lease;
 use coxswain_machinery::api::kinds::LEASES;
@@ -55,12 +56,16 @@ const LAST_TRY: Duration = Duration::from_secs(2);
 /// Tells whether this replica leads.
 type Leads = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// This replica and all others.
+/// Returns the identity of the holder of the main Lease; empty if nobody is known to hold it.
+type Holder = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// This replica and all others of its group.
 pub struct Replicas {
     own: Own,
     clock: SharedClock,
     store: Arc<dyn LeaseStore>,
     leads: Leads,
+    holder: Holder,
     announcement: latest::Sender<Announcement>,
     board: Mutex<Board>,
     /// When this replica has renewed last.
@@ -83,22 +88,35 @@ impl Replicas {
     pub(super) fn new(
         identity: String,
         started: Timestamp,
+        group: Group,
         leases: Arc<Leases>,
         runtime: &Arc<Runtime>,
     ) -> Self {
         let store = Arc::new(ApiStore::new(Arc::clone(runtime)));
+        let main = Arc::clone(&leases);
+        let holder: Holder = Arc::new(move || {
+            let record = main.list().into_iter().next().and_then(|main| main.record);
+            record.map(|record| record.holder.to_string()).unwrap_or_default()
+        });
         let leads: Leads = Arc::new(move || leases.is_leading());
         let selection = runtime.config.selection_digest();
-        Self::on(store, leads, Own { identity, started, selection }, Arc::clone(&runtime.clock))
+        let own = Own { identity, started, selection, group };
+        Self::on(store, (leads, holder), own, Arc::clone(&runtime.clock))
     }
 
-    fn on(store: Arc<dyn LeaseStore>, leads: Leads, own: Own, clock: SharedClock) -> Self {
+    fn on(
+        store: Arc<dyn LeaseStore>,
+        (leads, holder): (Leads, Holder),
+        own: Own,
+        clock: SharedClock,
+    ) -> Self {
         Self {
             renewed: Mutex::new(own.started),
             own,
             clock,
             store,
             leads,
+            holder,
             announcement: latest::Sender::default(),
             board: Mutex::default(),
             seen: Notify::new(),
@@ -122,13 +140,16 @@ impl Replicas {
         &self.own.identity
     }
 
-    /// All replicas that have announced themselves, by identity, and this one in any case.
+    /// All replicas of this one's group that have announced themselves, by identity, and this one in any case.
     pub fn list(&self) -> Vec<ReplicaState> {
         let mut all = self.board.lock().others(&self.own.identity, Instant::now());
+        let holder = (self.holder)();
+        all.retain(|replica| self.own.group.includes(replica, &holder));
         all.push(ReplicaState {
             identity: self.own.identity.clone(),
             admin_address: self.announcement.borrow().admin_address.clone().unwrap_or_default(),
             version: COXSWAIN.to_owned(),
+            lease: self.own.group.lease(),
             selection: self.own.selection.clone(),
             started: self.own.started,
             renewed: *self.renewed.lock(),

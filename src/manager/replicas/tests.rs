@@ -12,8 +12,12 @@ use super::*;
 use coxswain_machinery::api::meta::{ObjectMeta, Status};
 use coxswain_machinery::client::ApiError;
 use coxswain_machinery::election::fixture::PausedClock;
+use coxswain_machinery::model::metadata::ANNOTATIONS;
 use coxswain_machinery::wire::Message;
 use coxswain_machinery::wire::splice::{Edit, edit};
+
+/// The Lease of the default group.
+const MAIN: &str = "kube-system/kube-controller-manager";
 
 /// An API server with Leases, and a watch that is never late.
 #[derive(Default)]
@@ -21,6 +25,8 @@ struct Server {
     leases: Mutex<BTreeMap<String, Arc<Lease>>>,
     version: AtomicU32,
     watching: Mutex<Vec<Arc<Replicas>>>,
+    /// Who holds the main Lease.
+    holder: Mutex<String>,
     requests: Mutex<Vec<String>>,
     may_delete: bool,
     /// The next request is never answered.
@@ -155,11 +161,26 @@ struct Running {
     task: JoinSet<()>,
 }
 
+/// The Lease as an informer decodes it, with its bytes.
+fn decoded(raw: Vec<u8>) -> Arc<Lease> {
+    (LEASES.decode)(&raw.into()).ok().and_then(downcast::<Lease>).unwrap()
+}
+
+fn own_in(group: Group, identity: &str, started: Timestamp) -> Own {
+    Own { identity: identity.to_owned(), started, selection: SELECTION.to_owned(), group }
+}
+
 fn replica(server: &Arc<Server>, identity: &str, leads: bool) -> Arc<Replicas> {
+    replica_of(server, Group::default(), identity, leads)
+}
+
+fn replica_of(server: &Arc<Server>, group: Group, identity: &str, leads: bool) -> Arc<Replicas> {
     let clock: SharedClock = Arc::new(PausedClock(Instant::now()));
-    let own = Own { identity: identity.to_owned(), started: clock.now(), selection: SELECTION.to_owned() };
+    let own = own_in(group, identity, clock.now());
     let store: Arc<dyn LeaseStore> = Arc::<Server>::clone(server);
-    let replicas = Arc::new(Replicas::on(store, Arc::new(move || leads), own, clock));
+    let held = Arc::clone(server);
+    let holder: Holder = Arc::new(move || held.holder.lock().clone());
+    let replicas = Arc::new(Replicas::on(store, (Arc::new(move || leads), holder), own, clock));
     for lease in server.leases.lock().values() {
         replicas.see(Some(Arc::clone(lease)));
     }
@@ -230,15 +251,17 @@ async fn replicas_announce_themselves_and_know_each_other() {
     assert_eq!(map(&meta.labels), ["app.kubernetes.io/name=coxswain", REPLICA_SELECTOR]);
     let version = format!("coxswain.dev/version={COXSWAIN}");
     let selection = |identity: &str| format!("coxswain.dev/selection={SELECTION} {identity}");
+    let main = |identity: &str| format!("coxswain.dev/lease={MAIN} {identity}");
     let all = [
         "coxswain.dev/admin-address=10.0.0.2:10257",
         "coxswain.dev/admin-ca=PEM",
+        &main("b"),
         &selection("b"),
         version.as_str(),
     ];
     assert_eq!(map(&meta.annotations), all);
     let of_a = map(&server.lease("coxswain-replica-1").metadata.annotations);
-    assert_eq!(of_a, [selection("a"), version.clone()]);
+    assert_eq!(of_a, [main("a"), selection("a"), version.clone()]);
     assert_eq!(seen.selection, SELECTION);
 
     // What it tells may change.
@@ -251,20 +274,55 @@ async fn replicas_announce_themselves_and_know_each_other() {
 
 #[test]
 fn selection_left_by_another_replica_is_unknown() {
-    let own = |identity: &str| Own {
-        identity: identity.to_owned(),
-        started: Timestamp::UNIX_EPOCH,
-        selection: SELECTION.to_owned(),
-    };
+    let own = |identity: &str| own_in(Group::default(), identity, Timestamp::UNIX_EPOCH);
     let stored = own("newer").lease("coxswain-replica-0", &Announcement::default(), Timestamp::UNIX_EPOCH);
-    let lease = Lease::decode(&stored.unwrap().into()).unwrap();
+    let lease = decoded(stored.unwrap());
     assert_eq!(super::format::state(&lease, true).selection, SELECTION);
+    assert_eq!(super::format::state(&lease, true).lease, MAIN);
     // An older version knows nothing of the annotation.
-    let mut record = coxswain_machinery::election::Record::from(&lease);
+    let mut record = coxswain_machinery::election::Record::from(&*lease);
     record.holder = "older".into();
-    let taken = edit(&coxswain_machinery::api::Object::raw(&lease), &record.edits()).unwrap();
-    let lease = Lease::decode(&taken.into()).unwrap();
-    assert_eq!(super::format::state(&lease, true).selection, "");
+    let taken = edit(&coxswain_machinery::api::Object::raw(&*lease), &record.edits()).unwrap();
+    let lease = decoded(taken);
+    let taken = super::format::state(&lease, true);
+    assert_eq!((taken.selection.as_str(), taken.lease.as_str()), ("", ""));
+}
+
+#[tokio::test(start_paused = true)]
+async fn groups_with_different_leases_do_not_see_each_other() {
+    let server = Arc::<Server>::default();
+    let (a, b) =
+        (replica(&server, "a", true), replica_of(&server, Group::new("kube-system", "b"), "b", true));
+    let identities =
+        |replicas: &Replicas| replicas.list().into_iter().map(|each| each.identity).collect::<Vec<_>>();
+    let announce = |own: &Own| {
+        let lease =
+            own.lease(&format!("coxswain-replica-{}", own.identity), &Announcement::default(), own.started);
+        let lease = decoded(lease.unwrap());
+        for replicas in [&a, &b] {
+            replicas.see(Some(Arc::clone(&lease)));
+        }
+        lease
+    };
+    let now = a.clock.now();
+    announce(&own_in(Group::default(), "a-2", now));
+    announce(&own_in(Group::new("kube-system", "b"), "b-2", now));
+    announce(&own_in(Group::new("managers", "b"), "c", now));
+    assert_eq!(identities(&a), ["a", "a-2"]);
+    assert_eq!(identities(&b), ["b", "b-2"]);
+
+    // A replica of an older version announces no group.
+    let lease = announce(&own_in(Group::default(), "older", now));
+    let edits = [Edit::MapRemove(ANNOTATIONS, LEASE_ANNOTATION.to_owned())];
+    let older = edit(&coxswain_machinery::api::Object::raw(&*lease), &edits).unwrap();
+    let older = decoded(older);
+    for replicas in [&a, &b] {
+        replicas.see(Some(Arc::clone(&older)));
+    }
+    assert_eq!(identities(&a), ["a", "a-2", "older"]);
+    assert_eq!(identities(&b), ["b", "b-2"]);
+    "older".clone_into(&mut server.holder.lock());
+    assert_eq!(identities(&b), ["b", "b-2", "older"], "it leads this group");
 }
 
 #[tokio::test(start_paused = true)]
@@ -355,7 +413,7 @@ async fn a_clean_stop_leaves_nothing_or_something_of_use() {
         let each = Running::start(&server, identity, true);
         sleep(A_MOMENT).await;
         assert_eq!(server.holders(), [identity]);
-        assert_eq!(server.lease("coxswain-replica-0").metadata.annotations.iter().len(), 2);
+        assert_eq!(server.lease("coxswain-replica-0").metadata.annotations.iter().len(), 3);
         each.stopped().await;
         let left = server.lease("coxswain-replica-0");
         assert_eq!((left.spec.holder_identity.as_str(), left.metadata.annotations.iter().len()), ("", 0));
@@ -408,8 +466,7 @@ async fn a_lease_that_is_deleted_or_taken_is_replaced() {
     sleep(RENEW * 2).await;
     assert_eq!(server.holders(), ["a"]);
 
-    let thief =
-        Own { identity: "thief".to_owned(), started: Timestamp::UNIX_EPOCH, selection: String::new() };
+    let thief = own_in(Group::default(), "thief", Timestamp::UNIX_EPOCH);
     let lease = server.lease("coxswain-replica-0");
     server.put(&thief.renewed(&lease, &Announcement::default(), Timestamp::MAX).unwrap());
     sleep(RENEW * 2).await;

@@ -126,7 +126,7 @@ impl Admin {
         EventServiceClient::new(self.clone())
     }
 
-    pub(super) fn leader(&self) -> LeaderServiceClient<Self> {
+    pub(crate) fn leader(&self) -> LeaderServiceClient<Self> {
         LeaderServiceClient::new(self.clone())
     }
 

@@ -7,6 +7,7 @@ the one that leads.
 
 from coxswain.admin.connection import Client, Options, connect
 from coxswain.admin.discovery import (
+    CERTIFICATE_NAME,
     ApiServer,
     ApiServerError,
     Finder,
@@ -20,6 +21,7 @@ from coxswain.admin.discovery import (
 from coxswain.admin.follower import Follower, NoLeader
 
 __all__ = [
+    "CERTIFICATE_NAME",
     "ApiServer",
     "ApiServerError",
     "Client",

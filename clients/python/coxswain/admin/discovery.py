@@ -22,10 +22,15 @@ DEFAULT_LEASE_NAME = "kube-controller-manager"
 DEFAULT_LEASE_NAMESPACE = "kube-system"
 """The namespace of that Lease (--leader-elect-resource-namespace)."""
 
+CERTIFICATE_NAME = "coxswain.kube-system.svc"
+"""The name in the serving certificates of Coxswain that the cluster's CA signs, and in no certificate of a node."""
+
 _REPLICA_NAMESPACE = "kube-system"
 _REPLICA_SELECTOR = "coxswain.dev/component=replica"
 _ADDRESS = "coxswain.dev/admin-address"
 _AUTHORITY = "coxswain.dev/admin-ca"
+# The Lease by which the replica leads, as "NAMESPACE/NAME", and the replica's identity.
+_LEASE = "coxswain.dev/lease"
 _POD = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _SECONDS = 10.0
 # A Lease has some kilobytes at most.
@@ -216,7 +221,8 @@ class Finder:
 
     `leases` tells which replicas there are; `addresses` names some ("host:port") in its place. `options` say who one is,
     and whom to trust whatever a Lease says. `cluster_ca_file` holds the cluster's authorities (PEM), those of the API
-    server: they are trusted at a replica that neither `options` nor its Lease name an authority for. `trust_announced`
+    server: they are trusted at a replica that neither `options` nor its Lease name an authority for. They sign the
+    certificates of nodes as well, so a token goes only to a certificate for `CERTIFICATE_NAME`. `trust_announced`
     sends a token to a replica that only its own Lease vouches for: whoever may write Leases in kube-system can then
     get it. A client certificate gives nothing away, and needs no such consent. `lease_name` and `lease_namespace` are
     those of the Lease by which the leader leads.
@@ -242,7 +248,8 @@ class Finder:
         leases = list(self.leases.list(_REPLICA_NAMESPACE, _REPLICA_SELECTOR))
         # Without it, those who answer know who leads.
         main = self.leases.get(self.lease_namespace, self.lease_name)
-        return choose(leases, main.holder_identity if main is not None else "", self.now())
+        group = f"{self.lease_namespace}/{self.lease_name}"
+        return choose(leases, group, main.holder_identity if main is not None else "", self.now())
 
     def connect(self, replica: Replica) -> Client:
         """Makes a client of a replica, with the credentials that it may see; `NotVouchedFor` if that would be none."""
@@ -251,6 +258,8 @@ class Finder:
         if decision is None:
             raise NotVouchedFor
         options = self.options
+        if decision.name == "coxswain":
+            options = dataclasses.replace(options, server_name=CERTIFICATE_NAME)
         if decision.voucher == "announcement":
             options = dataclasses.replace(options, ca=replica.authority.encode())
         elif decision.voucher == "cluster":
@@ -265,11 +274,16 @@ class Finder:
             raise
 
     def hint(self, replica: Replica) -> str:
-        """What to say when a replica can't be reached because the authority that it announces was not trusted."""
+        """Returns a hint for a replica that can't be reached because of the rule of trust."""
         decision = self._facts(replica).decide()
-        if not replica.authority or decision is None or decision.voucher in ("announcement", "authority"):
-            return ""
-        return " (the authority that its Lease announces is not trusted with a token, unless trust_announced is given)"
+        hint = ""
+        if replica.authority and decision is not None and decision.voucher not in ("announcement", "authority"):
+            hint = (
+                " (the authority that its Lease announces is not trusted with a token, unless trust_announced is given)"
+            )
+        if decision is not None and decision.name == "coxswain":
+            hint += f" (with cluster_ca_file a token is sent only to a server with a certificate for {CERTIFICATE_NAME})"
+        return hint
 
     def _facts(self, replica: Replica) -> Facts:
         return Facts(
@@ -290,6 +304,9 @@ class Decision:
 
     voucher: str
     send_token: bool
+    # The name that the server's certificate must have: "address" for the host of the address or `server_name`,
+    # "coxswain" for `CERTIFICATE_NAME`.
+    name: str
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -319,21 +336,38 @@ class Facts:
         """Decides. `None` if nobody vouches for the server, and the token is all that the caller has."""
         # Who has nothing to give away may ask anybody: the answer is a refusal.
         gives_nothing_away = self.certificate or not self.token
+        name = "address"
         if self.authority:
             voucher, vouched = "authority", True
         elif self.announced and (self.trust_announced or gives_nothing_away):
             voucher, vouched = "announcement", self.trust_announced
         elif self.cluster_authority:
-            voucher, vouched = "cluster", True
+            # The cluster's CA vouches for nodes as well: only a server with Coxswain's name gets a token, unless the
+            # user has named it. A client certificate needs no other name than that of the address.
+            if not self.named and not gives_nothing_away:
+                name = "coxswain"
+            voucher, vouched = "cluster", self.named or name == "coxswain"
         else:
             # The system's authorities vouch for names, and anybody may have one: the user has to have named this one.
             voucher, vouched = "system", self.named
         send_token = self.token and vouched
-        return Decision(voucher, send_token) if send_token or gives_nothing_away else None
+        return Decision(voucher, send_token, name) if send_token or gives_nothing_away else None
 
 
-def choose(leases: Iterable[Lease], holder: str, now: datetime) -> Replicas:
-    """Decides whom to call."""
+def _leads_by(lease: Lease, main: str, holder: str) -> str:
+    """The Lease by which a replica leads.
+
+    A replica of an older version announces none: it is the one that it holds, and else the default one.
+    """
+    name, _, identity = lease.annotations.get(_LEASE, "").partition(" ")
+    # An annotation with another identity is left over from a predecessor.
+    if identity == lease.holder_identity:
+        return name
+    return main if lease.holder_identity == holder else f"{DEFAULT_LEASE_NAMESPACE}/{DEFAULT_LEASE_NAME}"
+
+
+def choose(leases: Iterable[Lease], main: str, holder: str, now: datetime) -> Replicas:
+    """Decides whom to call of the replicas that lead by the Lease `main`."""
     alive: list[Replica] = []
     silent: list[tuple[timedelta, Replica]] = []
     passed_over: list[str] = []
@@ -341,6 +375,10 @@ def choose(leases: Iterable[Lease], holder: str, now: datetime) -> Replicas:
         identity = lease.holder_identity
         # A Lease without a holder was given up: its replica has ended.
         if not identity:
+            continue
+        other = _leads_by(lease, main, holder)
+        if other != main:
+            passed_over.append(f"{identity} leads by another Lease, {other}")
             continue
         address = lease.annotations.get(_ADDRESS, "")
         if not address:

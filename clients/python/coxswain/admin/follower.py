@@ -87,10 +87,44 @@ class Follower:
                 asked.add(following)
         raise NoLeader("no attempt was allowed")
 
+    def step_down(
+        self, request: leader_pb2.StepDownRequest | None = None, timeout: float = 30.0
+    ) -> leader_pb2.StepDownResponse:
+        """Makes the replica that leads give up leadership: the one that is found first, and no other.
+
+        The request is sent once. If another replica leads by then, the error of the replica is raised (LEADER_CHANGED),
+        and no leader steps down. `NoLeader` is raised when nobody leads.
+        """
+        end = time.monotonic() + timeout
+        sent, following = leader_pb2.StepDownRequest(), ""
+        if request is not None:
+            sent.CopyFrom(request)
+        if not sent.HasField("expected_leader_identity"):
+
+            def ask(client: Client, seconds: float) -> leader_pb2.GetLeaderResponse:
+                return client.leader.GetLeader(leader_pb2.GetLeaderRequest(), timeout=seconds)
+
+            leader = self.call(ask, timeout).leader
+            if not leader.holder_identity:
+                raise NoLeader("nobody holds the Lease")
+            sent.expected_leader_identity = leader.holder_identity
+            if not leader.leading:
+                self._forget()
+                following = leader.admin_address
+        try:
+            return self._once(lambda client, seconds: client.leader.StepDown(sent, timeout=seconds), following, end)
+        except _Unreachable as error:
+            raise NoLeader(str(error)) from error
+
     def close(self) -> None:
         """Ends the connection, once the calls on it have ended."""
         with self._lock:
             self._closed = True
+        self._forget()
+
+    def _forget(self) -> None:
+        """Has the next call find the leader anew."""
+        with self._lock:
             current = self._current
         if current is not None:
             self._retire(current)

@@ -7,13 +7,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::{BodyExt as _, Limited};
 
 use super::answers::{AnswerBody, PageHandler, RequestBody, RequestHints};
 use super::answers::{finish, forbidden, full, not_found, percent_decode, text, unauthorized};
-use super::authn::{Authenticator, ClientCerts, Unauthenticated};
+use super::authn::{Authenticator, ClientCerts};
 use super::authz::{Authorizer, Decision};
 use super::limit::{Lines, quoted};
 use super::options::Limits;
@@ -37,6 +37,8 @@ pub(super) struct Answer {
     pub(super) known: bool,
 }
 
+/// `grpc-status` for a call whose user has too many busy connections.
+const GRPC_RESOURCE_EXHAUSTED: HeaderValue = HeaderValue::from_static("8");
 /// `grpc-status` for a call whose caller could not be told.
 const GRPC_UNAUTHENTICATED: HeaderValue = HeaderValue::from_static("16");
 
@@ -72,9 +74,13 @@ impl Chain {
         B::Error: Into<BoxError>,
     {
         let (mut parts, body) = request.into_parts();
-        match self.who(&mut parts.headers, certs, seat).await {
+        match self.authenticator.authenticate(&mut parts.headers, certs).await {
             Ok(user) => {
                 let known = !user.is_anonymous();
+                if known && !seat.identify(&user.name) {
+                    let message = HeaderValue::from_static("too many busy connections of this user");
+                    return Answer { response: refused_call(GRPC_RESOURCE_EXHAUSTED, message), known };
+                }
                 parts.extensions.insert(user);
                 let body = body.map_err(Into::into).boxed_unsync();
                 Answer { response: run(handler, Request::from_parts(parts, body)).await, known }
@@ -84,12 +90,8 @@ impl Chain {
                     let path = quoted(parts.uri.path());
                     tracing::warn!(path, %reason, left_out, "call not authenticated");
                 }
-                let mut response = Response::new(full(Bytes::new()));
-                let headers = response.headers_mut();
-                headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-                headers.insert("grpc-status", GRPC_UNAUTHENTICATED);
-                headers.insert("grpc-message", HeaderValue::from_static("Unauthorized"));
-                Answer { response, known: false }
+                let message = HeaderValue::from_static("Unauthorized");
+                Answer { response: refused_call(GRPC_UNAUTHENTICATED, message), known: false }
             }
         }
     }
@@ -132,7 +134,7 @@ impl Chain {
         let Some(path) = percent_decode(parts.uri.path()).filter(|path| path.starts_with('/')) else {
             return (text(StatusCode::BAD_REQUEST, "400 Bad Request\n"), String::new(), None);
         };
-        let user = match self.who(&mut parts.headers, certs, seat).await {
+        let user = match self.authenticator.authenticate(&mut parts.headers, certs).await {
             Ok(user) => user,
             Err(reason) => {
                 if let Some(left_out) = self.refusals.next() {
@@ -141,6 +143,12 @@ impl Chain {
                 return (unauthorized(hints), path, None);
             }
         };
+        // The connection of a known user matters more from then on.
+        if !user.is_anonymous() && !seat.identify(&user.name) {
+            let message =
+                format!("429 Too Many Requests: user {:?} has too many busy connections\n", user.name);
+            return (text(StatusCode::TOO_MANY_REQUESTS, message), path, Some(user));
+        }
         let verb = parts.method.as_str().to_ascii_lowercase();
         let response = match self.authorizer.authorize_path(&user, &verb, &path).await {
             Ok(Decision::Allowed) => match self.router.find(&path) {
@@ -169,20 +177,6 @@ impl Chain {
         (response, path, Some(user))
     }
 
-    /// Who calls. The connection of one who is known matters more from then on.
-    async fn who(
-        &self,
-        headers: &mut HeaderMap,
-        certs: &ClientCerts,
-        seat: &Seat,
-    ) -> Result<Arc<UserInfo>, Unauthenticated> {
-        let user = self.authenticator.authenticate(headers, certs).await?;
-        if !user.is_anonymous() {
-            seat.mark_known();
-        }
-        Ok(user)
-    }
-
     /// A body that ends in an error when it gets too long or takes too long.
     fn limited<B>(&self, body: B) -> RequestBody
     where
@@ -192,6 +186,16 @@ impl Chain {
         let body = Limited::new(body, self.limits.body_bytes);
         TimedBody { body: Box::pin(body), limit: self.limits.body_time, deadline: None }.boxed_unsync()
     }
+}
+
+/// The answer to a call that no handler gets.
+fn refused_call(status: HeaderValue, message: HeaderValue) -> Response<AnswerBody> {
+    let mut response = Response::new(full(Bytes::new()));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    headers.insert("grpc-status", status);
+    headers.insert("grpc-message", message);
+    response
 }
 
 /// Runs a handler; one that panics costs its request and nothing else.

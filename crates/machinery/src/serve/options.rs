@@ -169,6 +169,8 @@ pub struct Limits {
     pub connections: usize,
     /// The same of one address; of IPv6 of one network of 64 bits.
     pub connections_of_address: usize,
+    /// The same of one authenticated user, from all addresses.
+    pub connections_of_user: usize,
     /// Connections at once none of whose requests was authenticated, new ones included.
     pub strangers: usize,
     /// The same of one address.
@@ -196,6 +198,7 @@ impl Limits {
     pub const DEFAULT: Self = Self {
         connections: 4096,
         connections_of_address: 1024,
+        connections_of_user: 512,
         strangers: 256,
         strangers_of_address: 128,
         handshake: Duration::from_secs(10),
@@ -207,7 +210,33 @@ impl Limits {
         body_bytes: 1 << 20,
         body_time: Duration::from_secs(10),
     };
+
+    /// The default of each of `ports` ports where the process may open only so many files. A connection of a port may cause
+    /// one to the API server, and [`RESERVED_FILES`] are left for everything else. Shares shrink with the number of
+    /// connections; a user has at most half of the share of an address.
+    #[must_use]
+    pub fn for_open_files(limit: u64, ports: u64) -> Self {
+        let connections = limit.saturating_sub(RESERVED_FILES) / 2 / ports.max(1);
+        let connections = usize::try_from(connections).unwrap_or(usize::MAX).max(FEWEST_CONNECTIONS);
+        let share = |default: usize, of: usize| default.min((of / 4).max(1));
+        let connections = connections.min(Self::DEFAULT.connections);
+        let strangers = share(Self::DEFAULT.strangers, connections);
+        let of_address = share(Self::DEFAULT.connections_of_address, connections);
+        Self {
+            connections,
+            connections_of_address: of_address,
+            connections_of_user: Self::DEFAULT.connections_of_user.min(of_address.div_ceil(2)),
+            strangers,
+            strangers_of_address: Self::DEFAULT.strangers_of_address.min(strangers.div_ceil(2)),
+            ..Self::DEFAULT
+        }
+    }
 }
+
+/// Files that the process opens besides the connections of the port: connections to the API server, keys and tokens.
+const RESERVED_FILES: u64 = 256;
+/// Connections of the port at the smallest limit, so that probes are answered.
+const FEWEST_CONNECTIONS: usize = 16;
 
 impl Default for Limits {
     fn default() -> Self {

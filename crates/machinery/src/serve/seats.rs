@@ -5,6 +5,8 @@
 //! among equals the one that has been quiet for longest. So a probe, which is new and quick, is the last that a crowd of
 //! idle connections can push out. Everybody is a stranger until a request of theirs was authenticated.
 //!
+//! A user has a share of the places, from however many addresses the connections are.
+//!
 //! Here is only the table. Connections tell it how they are ([`Seat`]), and end when it says so ([`Seat::cut`]).
 
 use std::cmp::Reverse;
@@ -28,7 +30,8 @@ enum Rank {
 
 struct Held {
     address: IpAddr,
-    known: bool,
+    /// The user of the last request that was authenticated.
+    user: Option<Arc<str>>,
     in_flight: usize,
     /// When something last happened: a count of happenings, not a time.
     active: u64,
@@ -36,8 +39,12 @@ struct Held {
 }
 
 impl Held {
+    fn known(&self) -> bool {
+        self.user.is_some()
+    }
+
     fn rank(&self) -> Rank {
-        match (self.known, self.in_flight > 0) {
+        match (self.known(), self.in_flight > 0) {
             (false, false) => Rank::IdleStranger,
             (false, true) => Rank::BusyStranger,
             (true, false) => Rank::Idle,
@@ -69,6 +76,7 @@ impl Count {
 struct Table {
     held: HashMap<u64, Held>,
     addresses: HashMap<IpAddr, Count>,
+    users: HashMap<Arc<str>, usize>,
     total: Count,
     happenings: u64,
 }
@@ -78,10 +86,33 @@ impl Table {
         self.addresses.get(&address).copied().unwrap_or_default()
     }
 
+    fn of_user(&self, user: &str) -> usize {
+        self.users.get(user).copied().unwrap_or_default()
+    }
+
+    fn forget_user(&mut self, user: &str) {
+        if let Some(count) = self.users.get_mut(user) {
+            *count -= 1;
+            if *count == 0 {
+                self.users.remove(user);
+            }
+        }
+    }
+
+    /// How many connections the user of this one has.
+    fn share(&self, held: &Held) -> usize {
+        held.user.as_deref().map_or(0, |user| self.of_user(user))
+    }
+
+    /// How many connections the holder of this one has: its address or its user, whichever has more.
+    fn weight(&self, held: &Held) -> usize {
+        self.count(held.address).all.max(self.share(held))
+    }
+
     fn enter(&mut self, address: IpAddr, cut: CancellationToken) -> u64 {
         self.happenings += 1;
         let id = self.happenings;
-        self.held.insert(id, Held { address, known: false, in_flight: 0, active: id, cut });
+        self.held.insert(id, Held { address, user: None, in_flight: 0, active: id, cut });
         self.total.add(false);
         self.addresses.entry(address).or_default().add(false);
         id
@@ -89,9 +120,12 @@ impl Table {
 
     fn leave(&mut self, id: u64) -> Option<Held> {
         let held = self.held.remove(&id)?;
-        self.total.remove(held.known);
+        self.total.remove(held.known());
+        if let Some(user) = &held.user {
+            self.forget_user(user);
+        }
         if let Some(count) = self.addresses.get_mut(&held.address) {
-            count.remove(held.known);
+            count.remove(held.known());
             if *count == Count::default() {
                 self.addresses.remove(&held.address);
             }
@@ -105,22 +139,42 @@ impl Table {
         let now = self.happenings;
         let Some(held) = self.held.get_mut(&id) else { return };
         held.active = now;
-        let was_known = held.known;
         change(held);
-        if held.known != was_known {
-            let (address, known) = (held.address, held.known);
-            self.total.remove(was_known);
-            self.total.add(known);
+    }
+
+    /// A request of `user` was authenticated on a connection. Returns the connection that makes room if the user has `most`
+    /// already: one that carries no request, the quietest first. Without one the connection stays what it was.
+    fn identify(&mut self, id: u64, user: &Arc<str>, most: usize) -> Result<Option<u64>, NoRoom> {
+        self.happened(id, |_| {});
+        let Some(held) = self.held.get(&id).filter(|held| held.user.as_ref() != Some(user)) else {
+            return Ok(None);
+        };
+        let address = held.address;
+        let goes = if self.of_user(user) < most {
+            None
+        } else {
+            let own = self.held.iter().filter(|(_, held)| held.user.as_ref() == Some(user));
+            let idle = own.filter(|(_, held)| held.in_flight == 0).min_by_key(|(_, held)| held.active);
+            Some(idle.map(|(id, _)| *id).ok_or(NoRoom)?)
+        };
+        if let Some(before) = self.held.get_mut(&id).and_then(|held| held.user.replace(Arc::clone(user))) {
+            self.forget_user(&before);
+        } else {
+            self.total.remove(false);
+            self.total.add(true);
             let count = self.addresses.entry(address).or_default();
-            count.remove(was_known);
-            count.add(known);
+            count.remove(false);
+            count.add(true);
         }
+        *self.users.entry(Arc::clone(user)).or_default() += 1;
+        Ok(goes)
     }
 
     /// The connection that matters least, of those that may go.
     fn least(&self, may_go: impl Fn(&Held) -> bool) -> Option<u64> {
         let may_go = self.held.iter().filter(|(_, held)| may_go(held));
-        let order = |held: &Held| (held.rank(), Reverse(self.count(held.address).all), held.active);
+        let order =
+            |held: &Held| (held.rank(), Reverse(self.weight(held)), Reverse(self.share(held)), held.active);
         may_go.min_by_key(|(_, held)| order(held)).map(|(id, _)| *id)
     }
 
@@ -129,20 +183,25 @@ impl Table {
         let own = self.count(address);
         let from_here = |held: &Held| held.address == address;
         let goes = if own.strangers >= limits.strangers_of_address {
-            self.least(|held| from_here(held) && !held.known)
+            self.least(|held| from_here(held) && !held.known())
         } else if self.total.strangers >= limits.strangers {
-            self.least(|held| !held.known)
+            self.least(|held| !held.known())
         } else if own.all >= limits.of_address {
-            self.least(|held| from_here(held) && held.rank() < Rank::Busy)
+            // What somebody waits for is cut off only of a user who has many, so that few users never fill an address.
+            let many = (limits.of_user / HEAVY).max(1);
+            self.least(|held| from_here(held) && (held.rank() < Rank::Busy || self.share(held) > many))
         } else if self.total.all >= limits.all {
             // What somebody waits for is cut off only for the sake of who has less.
-            self.least(|held| held.rank() < Rank::Busy || self.count(held.address).all > own.all)
+            self.least(|held| held.rank() < Rank::Busy || self.weight(held) > own.all)
         } else {
             return Ok(None);
         };
         goes.map(Some).ok_or(NoRoom)
     }
 }
+
+/// A user with more than one connection, and more than this part of the share of a user, has many.
+const HEAVY: usize = 8;
 
 /// Nobody makes room: whoever is there matters as much as who would come.
 struct NoRoom;
@@ -152,6 +211,7 @@ struct NoRoom;
 struct SeatLimits {
     all: usize,
     of_address: usize,
+    of_user: usize,
     strangers: usize,
     strangers_of_address: usize,
 }
@@ -167,6 +227,7 @@ impl Seats {
         let limits = SeatLimits {
             all: limits.connections,
             of_address: limits.connections_of_address,
+            of_user: limits.connections_of_user,
             strangers: limits.strangers,
             strangers_of_address: limits.strangers_of_address,
         };
@@ -212,9 +273,20 @@ impl Seat {
         self.cut.clone()
     }
 
-    /// A request of it was authenticated.
-    pub(super) fn mark_known(&self) {
-        self.seats.table.lock().happened(self.id, |held| held.known = true);
+    /// A request of this user was authenticated on it. A user who has too many connections loses an idle one; `false` if
+    /// all of them carry requests, so that this one is to be refused.
+    #[must_use]
+    pub(super) fn identify(&self, user: &str) -> bool {
+        let mut table = self.seats.table.lock();
+        if table.held.get(&self.id).and_then(|held| held.user.as_deref()) == Some(user) {
+            table.happened(self.id, |_| {});
+            return true;
+        }
+        let Ok(goes) = table.identify(self.id, &user.into(), self.seats.limits.of_user) else { return false };
+        if let Some(held) = goes.and_then(|id| table.leave(id)) {
+            held.cut.cancel();
+        }
+        true
     }
 
     /// A request has begun.
@@ -243,6 +315,7 @@ mod tests {
     const LIMITS: Limits = Limits {
         connections: 6,
         connections_of_address: 4,
+        connections_of_user: 3,
         strangers: 3,
         strangers_of_address: 2,
         ..Limits::DEFAULT
@@ -254,7 +327,7 @@ mod tests {
 
     fn known(seats: &Arc<Seats>, n: u8) -> Seat {
         let seat = seats.take(peer(n)).unwrap();
-        seat.mark_known();
+        assert!(seat.identify(&format!("user-{n}")));
         seat
     }
 
@@ -299,7 +372,7 @@ mod tests {
         let _newcomers: Vec<_> = (5..9)
             .map(|n| {
                 let newcomer = seats.take(peer(n)).unwrap();
-                newcomer.mark_known();
+                assert!(newcomer.identify(&format!("user-{n}")));
                 newcomer.begun();
                 newcomer
             })
@@ -317,13 +390,68 @@ mod tests {
         assert!(seats.take(peer(1)).is_none());
         assert!(seats.take(peer(9)).is_some(), "who has nothing gets in");
         let seats = Seats::new(&LIMITS);
-        let busy: Vec<_> = (0..4).map(|_| known(&seats, 1)).collect();
+        let of_user = |user: &str| {
+            let seat = seats.take(peer(1)).unwrap();
+            assert!(seat.identify(user));
+            seat
+        };
+        let busy = ["a", "b", "c", "d"].map(of_user);
         busy.iter().for_each(Seat::begun);
         assert!(seats.take(peer(1)).is_none(), "its share is used up");
         assert!(seats.take(peer(2)).is_some());
         busy[2].ended();
         assert!(seats.take(peer(1)).is_some());
         assert_eq!(gone(&busy.iter().collect::<Vec<_>>()), [false, false, true, false]);
+    }
+
+    #[test]
+    fn a_user_at_many_addresses_has_one_share() {
+        let seats = Seats::new(&Limits { connections_of_user: 2, ..LIMITS });
+        let other = known(&seats, 9);
+        let own: Vec<_> = (1..4).map(|n| seats.take(peer(n)).unwrap()).collect();
+        assert!(own[0].identify("jane") && own[1].identify("jane") && own[1].identify("jane"));
+        own[0].begun();
+        assert_eq!(gone(&[&own[0], &own[1], &own[2]]), [false, false, false]);
+        assert!(own[2].identify("jane"));
+        assert_eq!(gone(&[&own[0], &own[1], &own[2], &other]), [false, true, false, false], "the idle one");
+        // No request of the user is cut off for the next, which is refused.
+        own[2].begun();
+        let last = seats.take(peer(4)).unwrap();
+        last.begun();
+        assert!(!last.identify("jane"));
+        assert!(last.identify("joe"), "the connection is as good as another for another user");
+        assert_eq!(gone(&[&own[0], &own[2], &last, &other]), [false, false, false, false]);
+        drop(last);
+        // A front proxy's connection counts for its latest user.
+        let proxy = seats.take(peer(5)).unwrap();
+        for user in ["a", "b", "c"] {
+            assert!(proxy.identify(user));
+        }
+        let users: Vec<_> = seats.table.lock().users.iter().map(|(user, n)| (user.to_string(), *n)).collect();
+        assert!(users.contains(&("c".to_owned(), 1)) && users.len() == 3, "{users:?}");
+    }
+
+    /// As behind one NAT: probes come from the same address.
+    #[test]
+    fn few_users_that_are_busy_never_fill_an_address() {
+        for files in [300, 1024, 4096, 65_536] {
+            let limits = Limits::for_open_files(files, 1);
+            let seats = Seats::new(&limits);
+            let mut busy = Vec::new();
+            for user in ["a", "b", "c"] {
+                for _ in 0..limits.connections_of_address {
+                    let Some(seat) = seats.take(peer(1)) else { continue };
+                    seat.begun();
+                    if seat.identify(user) {
+                        busy.push(seat);
+                    }
+                }
+            }
+            let probe = seats.take(peer(1));
+            assert!(probe.is_some(), "{files}");
+            let held = busy.iter().filter(|seat| !seat.cut.is_cancelled()).count();
+            assert!(held >= limits.connections_of_address / 2, "{files}: only as many as needed are cut off");
+        }
     }
 
     #[test]
@@ -346,16 +474,23 @@ mod tests {
                 match step {
                     0 | 1 => here.extend(seats.take(peer(n))),
                     2 if !here.is_empty() => drop(here.swap_remove(at)),
-                    3 => here.get(at).into_iter().for_each(Seat::mark_known),
+                    3 => {
+                        let _has_a_share = here.get(at).map(|seat| seat.identify(&n.to_string()));
+                    }
                     _ => here.get(at).into_iter().for_each(Seat::begun),
                 }
                 let table = seats.table.lock();
                 let held = here.iter().filter(|seat| !seat.cut.is_cancelled()).count();
                 prop_assert_eq!(table.total.all, held);
                 prop_assert!(held <= LIMITS.connections);
-                let strangers = table.held.values().filter(|held| !held.known).count();
+                let strangers = table.held.values().filter(|held| !held.known()).count();
                 prop_assert_eq!(table.total.strangers, strangers);
                 prop_assert!(strangers <= LIMITS.strangers);
+                for (user, count) in &table.users {
+                    prop_assert!(*count <= LIMITS.connections_of_user);
+                    let own = table.held.values().filter(|held| held.user.as_ref() == Some(user));
+                    prop_assert_eq!(own.count(), *count);
+                }
                 for count in table.addresses.values() {
                     prop_assert!(count.all <= LIMITS.connections_of_address);
                     prop_assert!(count.strangers <= LIMITS.strangers_of_address);
@@ -363,7 +498,7 @@ mod tests {
             }
             here.clear();
             let table = seats.table.lock();
-            prop_assert!(table.held.is_empty() && table.addresses.is_empty());
+            prop_assert!(table.held.is_empty() && table.addresses.is_empty() && table.users.is_empty());
             prop_assert_eq!(table.total, Count::default());
         }
     }

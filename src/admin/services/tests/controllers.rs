@@ -261,6 +261,26 @@ async fn without_the_api_server_nothing_changes_and_that_is_said() {
 }
 
 #[tokio::test]
+async fn a_lost_answer_undoes_no_newer_order() {
+    for with_version in [false, true] {
+        let bench = Bench::new().await;
+        let mut client = bench.controllers();
+        let version = get(&mut client, "deployment").await.version;
+        bench.manager.state.lock().next_writes.push(NextWrite::Overtaken(Order::Enabled));
+        let request = proto::DisableControllerRequest {
+            expected_version: with_version.then_some(version),
+            ..disable("deployment")
+        };
+        let outcome = client.disable_controller(jane(request)).await;
+        assert_eq!(why(outcome), (Code::Aborted, "SUPERSEDED".into()));
+        assert!(get(&mut client, "deployment").await.desired.unwrap().enabled, "joe's order holds");
+        tokio::task::yield_now().await;
+        let state = bench.manager.state.lock();
+        assert_eq!((state.writes, state.announced.len()), (1, 1), "the order was in force for a while");
+    }
+}
+
+#[tokio::test]
 async fn a_dry_run_checks_everything_and_changes_nothing() {
     let bench = Bench::new().await;
     let mut client = bench.controllers();
@@ -306,13 +326,13 @@ async fn what_the_cluster_needs_takes_force() {
     }
     let request = proto::DisableControllerRequest { force: true, ..disable("*") };
     let done = client.disable_controller(jane(request)).await.unwrap().into_inner();
-    assert_eq!(done.controllers.len(), 6, "all that were wanted");
+    assert_eq!(done.controllers.len(), 7, "whatever the flags are");
     assert_eq!(bench.manager.state.lock().writes, 1, "in one write");
     let versions: std::collections::BTreeSet<_> = done.controllers.iter().map(|each| &each.version).collect();
-    assert_eq!(versions.len(), 6);
+    assert_eq!(versions.len(), 7);
 
     let back = client.enable_controller(jane(enable("*"))).await.unwrap().into_inner();
-    assert_eq!(back.controllers.len(), 6, "each that was disabled");
+    assert_eq!(back.controllers.len(), 7, "each that was disabled");
     let enabled: Vec<_> =
         back.controllers.iter().filter(|each| each.desired.as_ref().unwrap().enabled).collect();
     assert_eq!(enabled.len(), 6, "as the flags say");

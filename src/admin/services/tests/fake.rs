@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use crate::admin::critical;
 use crate::admin::manager::*;
-use crate::admin::overrides::{Entry, FlagSelection, HeldOverrides, OverrideSet, StoreError};
+use crate::admin::overrides::{Entry, FlagSelection, HeldOverrides, Order, OverrideSet, StoreError};
 use coxswain_controllers::registry::REGISTRY;
 use coxswain_machinery::api::kinds::{DEPLOYMENTS, PODS, REPLICA_SETS, SECRETS, SERVICE_ACCOUNTS};
 use coxswain_machinery::election::Record;
@@ -22,6 +22,15 @@ use coxswain_machinery::model::clock::{Clock as _, ManualClock, SharedClock};
 use coxswain_machinery::options::{self, Invocation, Selection};
 use coxswain_machinery::wire::Str;
 
+/// A part of the manager that does not end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hang {
+    /// Reconciles of syncs that begin.
+    Syncs,
+    /// Writes of Events.
+    Events,
+}
+
 /// How the next write of overrides ends.
 pub(crate) enum NextWrite {
     /// A conflict; whoever caused it wrote this.
@@ -30,6 +39,8 @@ pub(crate) enum NextWrite {
     Refused,
     /// Carried out, and its answer lost.
     LostAnswer,
+    /// Carried out, then another order for the same controllers, and its answer lost.
+    Overtaken(Order),
     /// Lost, and its answer too.
     Lost,
     /// Carried out, and nobody answers from then on.
@@ -57,6 +68,8 @@ pub(crate) struct State {
     pub(crate) synced: Vec<SyncRequest>,
     pub(crate) announced: Vec<Mutation>,
     pub(crate) sync_stops: bool,
+    /// What does not end as long as this holds.
+    pub(crate) hangs: Option<Hang>,
     /// How long each request takes, and its answer as long again.
     pub(crate) latency: Duration,
     /// The entries that are stored when the next write arrives.
@@ -100,6 +113,7 @@ fn replica(identity: &str, address: &str) -> ReplicaState {
         identity: identity.to_owned(),
         admin_address: address.to_owned(),
         version: "v0.1.0".to_owned(),
+        lease: "kube-system/kube-controller-manager".to_owned(),
         selection: "5e1ec7ed00000000".to_owned(),
         started: at(-100),
         renewed: at(0),
@@ -211,6 +225,7 @@ impl Fake {
                 synced: vec![],
                 announced: vec![],
                 sync_stops: false,
+                hangs: None,
                 latency: Duration::ZERO,
                 late: None,
                 untouchable: false,
@@ -294,6 +309,16 @@ impl Fake {
             Some(NextWrite::Refused) => Err(StoreError::Unavailable("403 Forbidden".to_owned())),
             Some(NextWrite::LostAnswer) => {
                 state.overrides = written;
+                Err(StoreError::Unknown("timeout".to_owned()))
+            }
+            Some(NextWrite::Overtaken(order)) => {
+                let mut version = written.next_version();
+                let others = changes.iter().map(|(name, entry)| {
+                    let entry = Entry { order, user: "joe".to_owned(), version, ..entry.clone() };
+                    version += 1;
+                    (name.clone(), entry)
+                });
+                state.overrides = written.with(&others.collect::<Vec<_>>());
                 Err(StoreError::Unknown("timeout".to_owned()))
             }
             Some(NextWrite::LostForGood) => {
@@ -441,6 +466,9 @@ impl Manager for Fake {
     fn sync<'a>(&'a self, request: &'a SyncRequest) -> BoxFuture<'a, Result<SyncReport, SyncError>> {
         let mut state = self.reads();
         state.synced.push(request.clone());
+        if state.hangs == Some(Hang::Syncs) {
+            return Box::pin(std::future::pending());
+        }
         let (outcome, result) = if request.explain {
             (SyncOutcome::Explained, ActionResult::Planned)
         } else {
@@ -471,6 +499,9 @@ impl Manager for Fake {
     fn announce<'a>(&'a self, mutation: &'a Mutation) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             self.travel().await;
+            while self.state.lock().hangs == Some(Hang::Events) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
             self.state.lock().announced.push(mutation.clone());
         })
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::fake::Hang;
 use super::*;
 use crate::admin::audit::LINES;
 use crate::admin::manager::MutationKind;
@@ -9,6 +10,7 @@ use crate::admin::overrides::Order;
 use crate::admin::proto;
 use crate::admin::proto::controller_service_client::ControllerServiceClient;
 use crate::admin::proto::leader_service_client::LeaderServiceClient;
+use crate::admin::proto::queue_service_client::QueueServiceClient;
 
 /// The time that each request to the API server takes, and each answer.
 const LATENCY: Duration = Duration::from_millis(10);
@@ -88,6 +90,70 @@ async fn a_deadline_ends_the_waiting_and_not_the_order() {
     let state = bench.manager.state.lock();
     assert!(state.overrides.entry("deployment-controller").is_some());
     assert_eq!(state.announced.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn hanging_syncs_and_events_keep_out_no_order_of_another_user() {
+    let bench = Bench::new().await;
+    bench.manager.state.lock().hangs = Some(Hang::Syncs);
+    let sync = async |user: &'static str| {
+        let object = Some(proto::ObjectKey { namespace: "shop".into(), name: "web".into() });
+        let request =
+            proto::SyncObjectRequest { controller: "deployment".into(), object, ..Default::default() };
+        let mut client = QueueServiceClient::new(bench.channel.clone());
+        tokio::time::timeout(LATENCY, client.sync_object(by(user, request))).await
+    };
+    for user in ["one", "two", "three", "four"] {
+        for _ in 0..16 {
+            assert!(sync(user).await.is_err(), "the sync hangs");
+        }
+    }
+    let refused = sync("five").await.unwrap().unwrap_err();
+    assert!(refused.message().contains("too many syncs"), "{refused:?}");
+    // Orders whose Events are not written: more than all users have places for.
+    bench.manager.state.lock().hangs = Some(Hang::Events);
+    for reason in 0..100 {
+        order(&bench, "one", "job", &reason.to_string()).await.unwrap();
+    }
+    order(&bench, "jane", "deployment", "").await.unwrap();
+    let mut leader = LeaderServiceClient::new(bench.channel.clone());
+    leader.step_down(jane(proto::StepDownRequest::default())).await.unwrap();
+    assert_eq!(bench.manager.state.lock().stepped_down.len(), 1);
+    bench.manager.state.lock().hangs = None;
+    tokio::time::sleep(LATENCY * 2).await;
+    assert_eq!(bench.manager.state.lock().announced.len(), 102, "one each, and none is lost");
+}
+
+async fn order(bench: &Bench, user: &'static str, name: &str, reason: &str) -> Result<(), Status> {
+    let request = proto::DisableControllerRequest {
+        name: name.to_owned(),
+        reason: reason.to_owned(),
+        ..Default::default()
+    };
+    let mut client = ControllerServiceClient::new(bench.channel.clone());
+    client.disable_controller(by(user, request)).await.map(drop)
+}
+
+#[tokio::test(start_paused = true)]
+async fn unwritten_events_bound_the_orders_of_their_user_and_no_step_down() {
+    let bench = Bench::with(AdminOptions { user_records: 2, ..AdminOptions::default() }, 8).await;
+    bench.manager.state.lock().hangs = Some(Hang::Events);
+    for reason in ["first", "second"] {
+        order(&bench, "jane", "job", reason).await.unwrap();
+    }
+    let refused = order(&bench, "jane", "job", "third").await.unwrap_err();
+    assert!(refused.message().contains("wait for their Events"), "{refused:?}");
+    order(&bench, "joe", "job", "fourth").await.unwrap();
+    bench.manager.state.lock().hangs = None;
+    tokio::time::sleep(LATENCY * 2).await;
+    order(&bench, "jane", "job", "fifth").await.unwrap();
+    bench.manager.state.lock().hangs = Some(Hang::Events);
+    for reason in ["sixth", "seventh"] {
+        order(&bench, "jane", "job", reason).await.unwrap();
+    }
+    order(&bench, "jane", "job", "eighth").await.unwrap_err();
+    let mut leader = LeaderServiceClient::new(bench.channel.clone());
+    leader.step_down(jane(proto::StepDownRequest::default())).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -1425,7 +1425,7 @@ func (x *EnableControllerResponse) GetChanged() bool {
 // Request of DisableController.
 type DisableControllerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Name or alias; or `*`: all controllers that the flags select or an override enables, in one write, which takes
+	// Name or alias; or `*`: all controllers, whatever the flags of the replica are, in one write, which takes
 	// `force`.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Why, for those who find it disabled. At most 1024 bytes.

@@ -755,7 +755,7 @@ class DisableControllerRequest(_message.Message):
     DRY_RUN_FIELD_NUMBER: _builtins.int
     FORCE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Name or alias; or `*`: all controllers that the flags select or an override enables, in one write, which takes
+    """Name or alias; or `*`: all controllers, whatever the flags of the replica are, in one write, which takes
     `force`.
     """
     reason: _builtins.str

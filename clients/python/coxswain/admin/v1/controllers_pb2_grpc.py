@@ -130,10 +130,9 @@ class ControllerServiceServicer:
         `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
         (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
         was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
-        metadata; the order is in force). `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); with `*`,
-        the flags of this replica differ from the leader's (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has
-        changed); or, with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in
-        the metadata; nothing has changed) or its settings skip the controller (`SETTING`). `UNAVAILABLE` (`API_SERVER`): the
+        metadata; the order is in force). `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); or, with `wait`, this
+        replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata; nothing has changed) or its settings skip
+        the controller (`SETTING`). `UNAVAILABLE` (`API_SERVER`): the
         API server did not take the override; nothing has changed. `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was
         lost, and the override may be in force. `DEADLINE_EXCEEDED` (`TIMEOUT`): with `wait`, it has not stopped yet; the
         override is in force.

@@ -74,6 +74,12 @@ impl FieldSelector {
         Self(Cow::Owned(selector))
     }
 
+    /// Selects the objects that both selectors select.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        Self(Cow::Owned(format!("{self},{other}")))
+    }
+
     /// The selector's text.
     pub fn as_str(&self) -> &str {
         &self.0

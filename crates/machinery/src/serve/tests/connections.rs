@@ -219,6 +219,56 @@ async fn crowds_of_idle_connections_do_not_keep_a_probe_out() {
 }
 
 #[tokio::test]
+async fn crowd_of_one_user_with_few_open_files_keeps_out_neither_probes_nor_other_users() {
+    let mut setup = Setup::new(FakeReviews::default().knows("pod", "system:serviceaccount:shop:default"));
+    // 22 connections.
+    setup.options.limits = Limits::for_open_files(300, 1);
+    setup.options.limits.connections_of_address = setup.options.limits.connections;
+    let running = setup.start().await;
+    let admin = running.client().with_cert(&setup.client_ca.client("admin", &["system:masters"]));
+    let mut friend = admin.connect().await;
+    assert_eq!(friend.get("/healthz").await.unwrap().body, "ok");
+    let token = [("authorization", "Bearer pod")];
+    let mut crowd = Vec::new();
+    for _ in 0..40 {
+        let mut session = running.client().connect().await;
+        // Known, and without a role.
+        let answer = session.send(request(Method::GET, "/metrics", &token)).await;
+        assert_eq!(answer.unwrap().status, StatusCode::FORBIDDEN);
+        crowd.push(session);
+        let probe = timeout(SURELY, running.get("/healthz")).await;
+        assert_eq!(probe.expect("kept out").body, "ok");
+        assert_eq!(friend.get("/healthz").await.expect("the friend was cut off").body, "ok");
+    }
+    let share = setup.options.limits.connections_of_user;
+    let cut_off = async {
+        while crowd.len() > share {
+            crowd.retain_mut(|session| session.tasks.try_join_next().is_none());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(SURELY, cut_off).await.expect("the user keeps more than the share");
+    assert_eq!(crowd.len(), share);
+    for session in &mut crowd {
+        session.get("/healthz").await.expect("the share is kept");
+    }
+}
+
+#[test]
+fn places_of_the_port_follow_the_limit_of_open_files() {
+    for (files, connections) in [(0, 16), (300, 22), (1024, 384), (8448, 4096), (u64::MAX, 4096)] {
+        let limits = Limits::for_open_files(files, 1);
+        assert_eq!(limits.connections, connections, "{files}");
+        let shares = [limits.connections_of_address, limits.connections_of_user, limits.strangers];
+        assert!(shares.iter().all(|share| (1..=connections / 4).contains(share)), "{files}: {limits:?}");
+        assert!(limits.connections_of_user <= limits.connections_of_address.div_ceil(2), "{files}");
+        assert!((1..=limits.strangers).contains(&limits.strangers_of_address), "{files}");
+    }
+    assert_eq!(Limits::for_open_files(65_536, 1).strangers, Limits::DEFAULT.strangers);
+    assert_eq!(Limits::for_open_files(1024, 2).connections, 192, "of each of two ports");
+}
+
+#[tokio::test]
 async fn a_peer_that_takes_no_answer_is_cut_off_in_the_end() {
     let mut setup = Setup::new(FakeReviews::default());
     setup.options.limits.farewell = SHORT;
