@@ -5,7 +5,6 @@
 //! of most pods nothing is decoded for it ([`super::shape`]).
 //! Decides nothing: what counts when is the quota controller's.
 
-use crate::random::HashMap;
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock};
 
@@ -14,6 +13,7 @@ use bytes::Bytes;
 use super::kind::FEW;
 use super::meta::LabelSelector;
 use crate::model::quantity::Quantity;
+use crate::random::HashMap;
 use crate::wire::{Interner, Keep, Message, Quantities, Str, WireError, message};
 
 message! {

@@ -51,8 +51,8 @@ pub use discovery::{
 };
 pub use error::ApiError;
 pub use fence::WriteGuard;
-pub(crate) use layers::RateClass;
 pub use kubeconfig::read_kubeconfig;
+pub(crate) use layers::RateClass;
 pub use layers::{
     ClientMetrics, Fault, FaultRule, Faults, RateLimiter, TokenError, TokenSource, WriteGate, WritesStopped,
 };

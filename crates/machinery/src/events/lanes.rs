@@ -3,7 +3,6 @@
 //! A webhook that refuses the events of one namespace holds up no other namespace. In a lane the order stays, and one request is under
 //! way at a time, so that a burst of events leaves its controller's requests room.
 
-use crate::random::HashMap;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +14,7 @@ use tokio_util::task::TaskTracker;
 use super::broadcaster::QUEUE;
 use super::correlator::Entry;
 use super::writer::{Delivery, Patience};
+use crate::random::HashMap;
 use crate::wire::Str;
 
 /// Lanes of a recorder. Where more namespaces wait, the server is overloaded for all, and the recorder waits itself.

@@ -1,10 +1,10 @@
 //! The usual wake-ups: which keys a change concerns, ready-made. Those that look something up know what the caches know: an
 //! object that is not there yet brings its own key when it comes.
 
-use crate::api::distinct;
 use std::sync::Arc;
 
 use super::watch::{KeyMap, Selecting};
+use crate::api::distinct;
 use crate::api::meta::ObjectMeta;
 use crate::api::{IndexKeys, Object};
 use crate::informer::{Delta, Indexed, Lister};

@@ -93,24 +93,25 @@ impl NewRevision<'_> {
 
 /// Gives a revision another number. A patch, since its document is not at hand.
 pub fn renumber(revision: &ControllerRevision, number: i64) -> Write {
-    patch(revision, json!({"metadata": precondition(revision), "revision": number}))
+    amend(revision, None, Some(number))
 }
 
-/// Gives a revision a label.
-pub fn label(revision: &ControllerRevision, name: &str, value: &str) -> Write {
-    let mut metadata = precondition(revision);
-    metadata["labels"] = json!({ name: value });
-    patch(revision, json!({ "metadata": metadata }))
+/// Gives a revision a label and another number, in one patch: each patch rests on the resource version.
+pub fn amend(revision: &ControllerRevision, label: Option<(&str, &str)>, number: Option<i64>) -> Write {
+    let mut patch = json!({ "metadata": precondition(revision) });
+    if let Some((name, value)) = label {
+        patch["metadata"]["labels"] = json!({ name: value });
+    }
+    if let Some(number) = number {
+        patch["revision"] = number.into();
+    }
+    let patch = Verb::Patch(Patch::Merge(patch));
+    Write::new(&CONTROLLER_REVISIONS, Key::of(&revision.metadata), patch)
 }
 
 fn precondition(revision: &ControllerRevision) -> serde_json::Value {
     let ObjectMeta { uid, resource_version, .. } = &revision.metadata;
     json!({"uid": uid, "resourceVersion": resource_version})
-}
-
-fn patch(revision: &ControllerRevision, value: serde_json::Value) -> Write {
-    let patch = Verb::Patch(Patch::Merge(value));
-    Write::new(&CONTROLLER_REVISIONS, Key::of(&revision.metadata), patch)
 }
 
 /// The steps by which an owner takes these over, after a live look at it; none if there are none.

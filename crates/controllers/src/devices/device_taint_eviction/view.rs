@@ -1,6 +1,5 @@
 //! A pod, when it has to go and why, and what is remembered of it. Who is due is looked at live.
 
-use coxswain_machinery::random::HashSet;
 use std::sync::Arc;
 
 use super::Controller;
@@ -13,6 +12,7 @@ use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::framework::{Observation, ObserveError, Read, Reads};
 use coxswain_machinery::informer::downcast;
 use coxswain_machinery::model::Key;
+use coxswain_machinery::random::HashSet;
 
 /// Everything that a decision rests on.
 #[derive(Debug)]

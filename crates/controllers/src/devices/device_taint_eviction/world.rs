@@ -1,7 +1,6 @@
 //! What there is of devices, taints and claims: as the caches have it, and as it was read live where that was done. Decides
 //! nothing.
 
-use coxswain_machinery::random::HashMap;
 use std::sync::Arc;
 
 use super::verdict::{Evicting, NO_EXECUTE, Source, Verdict, add, selects, until};
@@ -12,6 +11,7 @@ use coxswain_machinery::api::{Kind, Object};
 use coxswain_machinery::framework::Reads;
 use coxswain_machinery::informer::{Indexed, Lister, downcast};
 use coxswain_machinery::model::Key;
+use coxswain_machinery::random::HashMap;
 use coxswain_machinery::wire::{Str, Uid};
 
 /// What the caches know.

@@ -1,7 +1,6 @@
 //! A pod or a PodGroup and the claims of its entries: what is there, what is to be made, what is to be recorded and reserved.
 //! Decides nothing.
 
-use coxswain_machinery::random::HashSet;
 use std::sync::Arc;
 
 use coxswain_machinery::api::Kind;
@@ -14,6 +13,7 @@ use coxswain_machinery::framework::{Observation, ObserveError, Read, Reads};
 use coxswain_machinery::informer::{Dependents, Lister, downcast};
 use coxswain_machinery::model::Key;
 use coxswain_machinery::model::owners::ControllerKey;
+use coxswain_machinery::random::HashSet;
 use coxswain_machinery::wire::{Message as _, Str};
 
 /// What both rooms read.

@@ -8,7 +8,6 @@
 mod demand;
 mod draft;
 
-use coxswain_machinery::random::HashMap;
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
 
@@ -19,6 +18,7 @@ use coxswain_machinery::api::kinds::{ENDPOINT_SLICES, ENDPOINTS};
 use coxswain_machinery::model::plan::{EventSpec, Regarding, Tolerate, Verb};
 use coxswain_machinery::model::slices::{HeldSlice, identity, key_of};
 use coxswain_machinery::model::{Key, Plan, Step, Write};
+use coxswain_machinery::random::HashMap;
 use coxswain_machinery::wire::{Str, WireError};
 
 use demand::{Demand, Group};

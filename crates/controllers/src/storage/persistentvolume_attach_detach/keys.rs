@@ -1,6 +1,5 @@
 //! Which nodes a change concerns. Every key is a node's name.
 
-use coxswain_machinery::random::HashSet;
 use std::sync::Arc;
 
 use super::book::is_managed;
@@ -15,6 +14,7 @@ use coxswain_machinery::api::{Index, IndexKeys, Object, distinct};
 use coxswain_machinery::framework::{KeyMap, Watch};
 use coxswain_machinery::informer::{Delta, Indexed, Lister};
 use coxswain_machinery::model::Key;
+use coxswain_machinery::random::HashSet;
 use coxswain_machinery::wire::Str;
 
 /// VolumeAttachments by the nodes that they name.

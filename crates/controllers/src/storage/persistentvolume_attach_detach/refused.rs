@@ -1,6 +1,5 @@
 //! What becomes of a node's volumes when attachers could not be asked for all that was wanted. Pure.
 
-use coxswain_machinery::random::{HashMap, HashSet};
 use std::time::Duration;
 
 use super::book::{Backoff, Operation, Task};
@@ -8,6 +7,7 @@ use super::draft::{Draft, Stage};
 use super::tell::attach_failed;
 use super::view::View;
 use coxswain_machinery::api::kinds::VOLUME_ATTACHMENTS;
+use coxswain_machinery::random::{HashMap, HashSet};
 use coxswain_machinery::wire::Str;
 
 /// What was asked for is under way, what was refused is tried again later, and the rest is as if nothing had been tried. A pod may

@@ -1,6 +1,5 @@
 //! Which volumes the pods of a node want. Reads caches, decides nothing else.
 
-use coxswain_machinery::random::HashMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -11,6 +10,7 @@ use crate::storage::claims;
 use coxswain_machinery::api::kinds::PODS;
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::model::plan::Regarding;
+use coxswain_machinery::random::HashMap;
 use coxswain_machinery::wire::{Str, Uid};
 
 /// What the pods of a node want: what their claims and volumes name now, and what they wanted before. A claim or volume that

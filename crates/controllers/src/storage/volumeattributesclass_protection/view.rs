@@ -1,9 +1,9 @@
 //! A class, and who names it. Decides nothing.
 
-use coxswain_machinery::api::distinct;
 use std::sync::Arc;
 
 use super::{Controller, FINALIZER};
+use coxswain_machinery::api::distinct;
 use coxswain_machinery::api::kinds::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES};
 use coxswain_machinery::api::storage::{PersistentVolume, PersistentVolumeClaim, VolumeAttributesClass};
 use coxswain_machinery::api::{AnyObject, Index, IndexKeys, Kind, Object};

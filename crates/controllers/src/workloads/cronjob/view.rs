@@ -1,6 +1,5 @@
 //! A CronJob, its Jobs, and what this reconcile has done already.
 
-use coxswain_machinery::random::HashSet;
 use std::sync::Arc;
 
 use jiff::tz::TimeZone;
@@ -16,6 +15,7 @@ use coxswain_machinery::framework::{Observation, ObserveError, Read, Reads};
 use coxswain_machinery::informer::downcast;
 use coxswain_machinery::model::owners::ControllerKey;
 use coxswain_machinery::model::{Failure, Key};
+use coxswain_machinery::random::HashSet;
 use coxswain_machinery::wire::{Str, Uid};
 
 /// Everything that a decision rests on.

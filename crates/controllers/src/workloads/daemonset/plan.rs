@@ -17,8 +17,6 @@
 //!
 //! As long as placing has something to do nothing is rolled.
 
-use std::time::Duration;
-
 use jiff::Timestamp;
 
 use super::memory::Note;
@@ -46,11 +44,6 @@ pub(super) use bounds::Bounds;
 use claims::Claims;
 use daemons::Daemons;
 use failures::Remains;
-use revisions::Settled;
-
-/// How long after a change of revisions the DaemonSet is looked at again. The change brings it back at once, unless the revision names
-/// its UID under another name.
-const AFTER_REVISIONS: Duration = Duration::from_secs(10);
 
 pub(super) fn plan(view: &View, now: Timestamp) -> Plan<Note> {
     let mut note = Note { failed: Vec::new(), at: now };
@@ -84,18 +77,15 @@ fn decide(view: &View, now: Timestamp, note: &mut Note) -> Result<Plan, WireErro
         Remains::Deletes | Remains::Status => {}
     }
     let claims = Claims::of(view);
-    let present = match revisions::settle(view, &claims, &document)? {
-        Settled::Later(steps) if remains == Remains::All => {
-            plan.look_again_after(AFTER_REVISIONS);
-            return Ok(Plan { steps, ..plan });
-        }
-        Settled::Later(_) => return Ok(plan),
-        Settled::Now(present) => present,
-    };
+    let present = revisions::settle(view, &claims, &document)?;
     if remains == Remains::All {
-        plan.steps = present.steps;
+        plan.steps.clone_from(&present.steps);
         claims.write(view, &mut plan);
     }
+    // What is placed and rolled depends on the labels that pods are about to have.
+    let relabelled = present.relabelled(view);
+    let view = relabelled.as_ref().unwrap_or(view);
+    let claims = Claims::of(view);
     let daemons = Daemons::of(view, &claims.kept);
     let mut changes = placing::place(view, &daemons, &present.hash, now);
     if changes.is_empty() {

@@ -1,6 +1,5 @@
 //! What a decision about one Deployment rests on, read from the stores. Decides nothing.
 
-use coxswain_machinery::random::HashSet;
 use std::any::Any;
 use std::sync::Arc;
 
@@ -14,6 +13,7 @@ use coxswain_machinery::framework::{ObserveError, Reads};
 use coxswain_machinery::model::owners::ControllerKey;
 use coxswain_machinery::model::selector::Selector;
 use coxswain_machinery::model::{Failure, Key};
+use coxswain_machinery::random::HashSet;
 use coxswain_machinery::wire::Uid;
 
 /// The strategy by which no pod of the new template comes before the last of the old ones has gone.

@@ -1,7 +1,6 @@
 //! What a decision about one budget rests on, read from the stores and, of controllers that are not cached, live. Decides
 //! nothing.
 
-use coxswain_machinery::random::HashSet;
 use std::sync::Arc;
 
 use super::Controller;
@@ -13,6 +12,7 @@ use coxswain_machinery::framework::{Observation, Reads};
 use coxswain_machinery::informer::Awaited;
 use coxswain_machinery::model::selector::Selector;
 use coxswain_machinery::model::{Failure, Key};
+use coxswain_machinery::random::HashSet;
 use coxswain_machinery::wire::{IntOrString, Labels, Str};
 
 /// A budget and what concerns it.

@@ -1,8 +1,8 @@
 //! A pod as its Job sees it: whether it runs, how it ended and when, which index it has. Decides nothing.
 
-use coxswain_machinery::api::Among;
 use std::cmp::Reverse;
 
+use coxswain_machinery::api::Among;
 use coxswain_machinery::api::pod::{ContainerStatus, Pod};
 use coxswain_machinery::model::pods;
 use coxswain_machinery::wire::{Str, Time, Uid};

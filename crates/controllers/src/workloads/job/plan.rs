@@ -20,7 +20,6 @@
 //! after a pod that could not be made or deleted everything that concerns the status and finalizers; after a finalizer that could
 //! not be taken off, the second update of the status. After any other failure there is nothing to do but to try again.
 
-use coxswain_machinery::random::HashMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -32,6 +31,7 @@ use super::view::View;
 use coxswain_machinery::api::batch::{Job, JobStatus};
 use coxswain_machinery::api::kinds::PODS;
 use coxswain_machinery::model::{Failure, Plan, Step, Write};
+use coxswain_machinery::random::HashMap;
 use coxswain_machinery::random::HashSet;
 use coxswain_machinery::wire::{Str, Time, WireError};
 

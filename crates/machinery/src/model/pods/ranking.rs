@@ -6,12 +6,12 @@
 //! rank is a sort key, so that the order is total by construction: within a bucket the later criteria decide, and
 //! the UID comes last. Where the original's choice does not hang on random UIDs, both agree.
 
-use crate::api::Among;
 use std::cmp::Reverse;
 
 use jiff::Timestamp;
 
 use super::{NANOS_PER_SECOND, ready_since};
+use crate::api::Among;
 use crate::api::pod::Pod;
 use crate::wire::{Time, Uid};
 

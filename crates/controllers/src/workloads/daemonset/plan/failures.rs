@@ -1,9 +1,10 @@
 //! What is left to do in the same reconcile when a write of its first plan failed. The key is retried in any case.
 
 use super::super::view::{View, in_the_way};
+use coxswain_machinery::api::apps::ControllerRevision;
 use coxswain_machinery::api::kinds::{CONTROLLER_REVISIONS, PODS};
-use coxswain_machinery::model::Failure;
 use coxswain_machinery::model::revisions::TemplateDocument;
+use coxswain_machinery::model::{Failure, Key};
 
 /// What is left to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,9 +39,19 @@ pub(super) fn judge(view: &View, document: &TemplateDocument) -> Remains {
     let failed = |kind, verb| failures.iter().any(|failure| has(kind, verb)(&failure));
     if failed(&PODS, "create") {
         Remains::Deletes
+    } else if failures.iter().any(|failure| is_of_duplicate(view, document, failure)) {
+        Remains::Nothing
     } else if failed(&PODS, "delete") || failed(&CONTROLLER_REVISIONS, "delete") {
         Remains::Status
     } else {
         Remains::Nothing
     }
+}
+
+/// Whether a revision of the present template could not be deleted, of which there are several.
+fn is_of_duplicate(view: &View, document: &TemplateDocument, failure: &Failure) -> bool {
+    let is_it = |revision: &ControllerRevision| Key::of(&revision.metadata) == failure.key;
+    failure.kind == &CONTROLLER_REVISIONS
+        && failure.verb == "delete"
+        && view.revisions.iter().any(|revision| is_it(revision) && document.is_in(revision))
 }

@@ -9,7 +9,7 @@ use super::super::view::View;
 use super::bounds::{Bounds, ROLLING_UPDATE};
 use super::claims::Claims;
 use super::daemons::Daemons;
-use super::revisions::{self, Settled};
+use super::revisions;
 use super::writes;
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::model::fitting::Misfit;
@@ -37,22 +37,22 @@ pub(in super::super) fn reasons(view: &View, now: Timestamp) -> Vec<String> {
             return reasons;
         }
     };
-    let hash = match revisions::settle(view, &claims, &document) {
-        Ok(Settled::Now(present)) => present.hash,
-        Ok(Settled::Later(_)) => {
-            reasons.push("Its ControllerRevisions are put in order before any pod is touched.".to_owned());
-            return reasons;
-        }
+    let present = match revisions::settle(view, &claims, &document) {
+        Ok(present) => present,
         Err(error) => {
             reasons.push(format!("The template's revision cannot be told: {error}."));
             return reasons;
         }
     };
+    let relabelled = present.relabelled(view);
+    let view = relabelled.as_ref().unwrap_or(view);
+    let claims = Claims::of(view);
+    let daemons = Daemons::of(view, &claims.kept);
     reasons.extend(excluded(view, &daemons));
     reasons.extend(missing(&daemons));
     reasons.extend(unwanted(&daemons));
     reasons.extend(backing_off(view, now));
-    reasons.extend(rollout(view, &daemons, &hash, now));
+    reasons.extend(rollout(view, &daemons, &present.hash, now));
     reasons
 }
 

@@ -3,7 +3,6 @@
 //! A revision is found by its document, never by its hash: so those of the original are taken over as they are. A template that
 //! was rolled out before has its revision still, and rolling back to it means that the revision gets the highest number.
 
-use coxswain_machinery::random::HashSet;
 use std::sync::Arc;
 
 use super::super::view::{View, in_the_way, node_of};
@@ -15,69 +14,80 @@ use coxswain_machinery::model::owners::{self, Claim, claim};
 use coxswain_machinery::model::plan::{Tolerate, Verb};
 use coxswain_machinery::model::revisions::{self, Counted, NewRevision, REVISION_LABEL, TemplateDocument};
 use coxswain_machinery::model::{Key, Step, Write, pods};
-use coxswain_machinery::wire::{Str, WireError};
+use coxswain_machinery::random::HashSet;
+use coxswain_machinery::wire::{Str, Uid, WireError};
 
 /// The revision of the present template.
 pub(super) struct Present {
     /// The hash that its pods carry.
     pub(super) hash: String,
-    /// What comes before all else: releases, and what makes it, or makes it the newest.
+    /// The writes of revisions, and of the labels of pods. They precede all others.
     pub(super) steps: Vec<Step>,
+    /// UIDs of pods that `steps` label with `hash`.
+    relabelled: HashSet<Uid>,
     /// All other revisions, the oldest first.
     pub(super) old: Vec<Arc<ControllerRevision>>,
 }
 
-/// Which revision is the present one.
-pub(super) enum Settled {
-    /// The revision is known once these steps are done.
-    Later(Vec<Step>),
-    /// It is known.
-    Now(Present),
+impl Present {
+    /// What is observed once its pods are labelled; `None` if no label changes.
+    pub(super) fn relabelled(&self, view: &View) -> Option<View> {
+        if self.relabelled.is_empty() {
+            return None;
+        }
+        let mut view = view.clone();
+        for pod in view.pods.iter_mut().filter(|pod| self.relabelled.contains(&pod.metadata.uid)) {
+            let labels = &mut Arc::make_mut(pod).metadata.labels;
+            *labels = labels.with(REVISION_LABEL, &self.hash);
+        }
+        Some(view)
+    }
 }
 
+/// All writes of revisions are planned at once, as by kube-controller-manager. A revision that a finalizer holds or whose label is
+/// dropped by a policy therefore stops nothing else.
 pub(super) fn settle(
     view: &View,
     claims: &Claims<'_>,
     document: &TemplateDocument,
-) -> Result<Settled, WireError> {
+) -> Result<Present, WireError> {
     let owner = &view.daemon_set.metadata;
     let (mut own, mut adopted, mut steps) = (Vec::new(), Vec::new(), Vec::new());
     for revision in &view.revisions {
         let matches = view.selector.matches(&revision.metadata.labels);
         match claim(owner, &revision.metadata, matches) {
             Claim::Keep => own.push(Arc::clone(revision)),
-            Claim::Adopt => adopted.push(revision.as_ref()),
+            Claim::Adopt => {
+                own.push(Arc::clone(revision));
+                adopted.push(revision.as_ref());
+            }
             Claim::Release => steps.push(Step::Write(release(view, revision))),
             Claim::Ignore => {}
         }
     }
     revisions::sort(&mut own);
     adopted.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
-    let unlabelled = own.iter().filter(|revision| !revision.metadata.labels.contains_key(REVISION_LABEL));
-    let labels: Vec<Step> = unlabelled
-        .map(|revision| revisions::label(revision, REVISION_LABEL, &revision.metadata.name))
-        .map(Step::Write)
-        .collect();
-    if !adopted.is_empty() || !labels.is_empty() {
-        let tolerate = Tolerate { absent: true, ..Tolerate::default() };
-        steps.extend(revisions::adoption(owner, &DAEMON_SETS, &adopted, tolerate));
-        steps.extend(labels);
-        return Ok(Settled::Later(steps));
-    }
+    // A revision that is gone or taken would be counted, so the plan has to be made again.
+    steps.extend(revisions::adoption(owner, &DAEMON_SETS, &adopted, Tolerate::default()));
+    // The adoption changes the resource version, and its news brings the DaemonSet back.
+    let is_at_hand =
+        |revision: &ControllerRevision| adopted.iter().all(|held| held.metadata.uid != revision.metadata.uid);
     let (mut equal, mut old): (Vec<_>, Vec<_>) =
         own.into_iter().partition(|revision| document.is_in(revision));
     let newest = equal.pop();
-    if let (Some(kept), false) = (&newest, equal.is_empty()) {
-        steps.extend(deduplicate(claims, kept, &equal));
-        return Ok(Settled::Later(steps));
-    }
+    let others = old.iter().chain(&equal).filter(|revision| is_at_hand(revision));
+    steps.extend(others.filter_map(|revision| amend(revision, None)).map(Step::Write));
+    let mut relabelled = HashSet::default();
     let hash = match newest {
         Some(newest) => {
+            let hash = hash_of(&newest);
+            steps.extend(deduplicate(claims, &hash, &equal, &mut relabelled));
             let next = revisions::next_number(&old);
-            if newest.revision < next && !old.is_empty() {
-                steps.push(Step::Write(revisions::renumber(&newest, next)));
+            let number = (newest.revision < next && !old.is_empty()).then_some(next);
+            if is_at_hand(&newest) {
+                steps.extend(amend(&newest, number).map(Step::Write));
             }
-            hash_of(&newest)
+            hash
         }
         None => match view.failures.iter().filter_map(in_the_way).find(|held| document.is_in(held)) {
             Some(held) => {
@@ -87,7 +97,14 @@ pub(super) fn settle(
             None => create(view, document, revisions::next_number(&old), &mut steps)?,
         },
     };
-    Ok(Settled::Now(Present { hash, steps, old }))
+    Ok(Present { hash, steps, relabelled, old })
+}
+
+/// Gives a revision the label that it lacks, and a number.
+fn amend(revision: &ControllerRevision, number: Option<i64>) -> Option<Write> {
+    let name = &revision.metadata.name;
+    let label = (!revision.metadata.labels.contains_key(REVISION_LABEL)).then_some((REVISION_LABEL, &**name));
+    (label.is_some() || number.is_some()).then(|| revisions::amend(revision, label, number))
 }
 
 /// Adds the revision of a new template to the steps; its hash.
@@ -112,16 +129,36 @@ fn create(
     Ok(hash)
 }
 
-/// Of several revisions of one template the newest stays. Pods of all others, old ones too, count as its pods from here on.
+/// Of several revisions of one template the newest stays, with this hash. Pods of all others, old ones too, count as its pods from here
+/// on. One that is being deleted, and held by a finalizer, is a duplicate as long as a pod carries its hash.
 fn deduplicate(
     claims: &Claims<'_>,
-    kept: &ControllerRevision,
+    hash: &str,
     others: &[Arc<ControllerRevision>],
+    relabelled: &mut HashSet<Uid>,
 ) -> Vec<Step> {
-    let hash = hash_of(kept);
-    let pods = claims.kept.iter().filter(|pod| !writes::has_hash(pod, &hash));
-    let relabel: Vec<Write> = pods.map(|pod| writes::relabel_pod(pod, &hash)).collect();
-    let delete = others.iter().map(|revision| Step::Write(revisions::delete(revision)));
+    let carried: HashSet<&str> = claims
+        .kept
+        .iter()
+        .filter_map(|pod| pod.metadata.labels.get(REVISION_LABEL))
+        .map(Str::as_str)
+        .collect();
+    let is_carried = |other: &str| other != hash && carried.contains(other);
+    let counts = |revision: &&Arc<ControllerRevision>| {
+        !revision.metadata.is_deleting() || is_carried(&hash_of(revision))
+    };
+    if !others.iter().any(|revision| counts(&revision)) {
+        return Vec::new();
+    }
+    let pods = claims.kept.iter().filter(|pod| !writes::has_hash(pod, hash));
+    let relabel: Vec<Write> = pods
+        .map(|pod| {
+            relabelled.insert(pod.metadata.uid.clone());
+            writes::relabel_pod(pod, hash)
+        })
+        .collect();
+    let delete = others.iter().filter(|revision| !revision.metadata.is_deleting());
+    let delete = delete.map(|revision| Step::Write(revisions::delete(revision)));
     (!relabel.is_empty()).then_some(Step::Each(relabel)).into_iter().chain(delete).collect()
 }
 
@@ -148,5 +185,6 @@ pub(super) fn clean_up(view: &View, claims: &Claims<'_>, old: &[Arc<ControllerRe
     let is_used = |revision: &ControllerRevision| used.contains(&*hash_of(revision));
     let limit = view.daemon_set.spec.revision_history_limit;
     let surplus = revisions::surplus(old, limit, Counted::All, is_used);
-    surplus.into_iter().map(|revision| Step::Write(revisions::delete(revision))).collect()
+    let surplus = surplus.into_iter().filter(|revision| !revision.metadata.is_deleting());
+    surplus.map(|revision| Step::Write(revisions::delete(revision))).collect()
 }

@@ -23,6 +23,7 @@ use coxswain_machinery::api::kinds::{CONTROLLER_REVISIONS, DAEMON_SETS, NODES, P
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::framework::{Memory as _, Selecting, wake};
 use coxswain_machinery::informer::{Dependents, Lister, Store, downcast};
+use coxswain_machinery::model::revisions::REVISION_LABEL;
 use coxswain_machinery::model::{Failure, Key, Plan};
 
 /// As whom it writes.
@@ -63,6 +64,8 @@ pub(super) struct Cluster {
     timers: Vec<Timestamp>,
     /// So many creates and deletes of pods are refused.
     refuse: Arc<AtomicU32>,
+    /// After so many writes the answer to one is lost, and later writes do not arrive.
+    cut: Arc<AtomicU32>,
 }
 
 const KINDS: [&Kind; 4] = [&DAEMON_SETS, &PODS, &CONTROLLER_REVISIONS, &NODES];
@@ -107,7 +110,16 @@ impl Cluster {
         let api = Served::new(CONTROLLER, now());
         let refuse = Arc::new(AtomicU32::new(0));
         let refused = Arc::clone(&refuse);
+        let cut = Arc::new(AtomicU32::new(u32::MAX));
+        let left = Arc::clone(&cut);
         api.on_the_way(move |asked| {
+            if asked.method != Method::GET && left.load(Relaxed) != u32::MAX {
+                match left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)) {
+                    Ok(1) => return OnTheWay::Unanswered,
+                    Ok(_) => {}
+                    Err(_) => return OnTheWay::Lost,
+                }
+            }
             let scales = asked.kind == Some(&PODS) && [Method::POST, Method::DELETE].contains(&asked.method);
             if scales && refused.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok() {
                 return OnTheWay::Refused(Refusal::new(403, "Forbidden", "no"));
@@ -116,7 +128,7 @@ impl Cluster {
         });
         api.model().create_encoded("user", &DAEMON_SETS, &daemon_set(change).raw).expect("a set");
         let mut cluster =
-            Self { api, caches, pods, revisions, room, now: now(), queued, timers: Vec::new(), refuse };
+            Self { api, caches, pods, revisions, room, now: now(), queued, timers: Vec::new(), refuse, cut };
         (0..nodes).for_each(|at| cluster.happen(Event::Join(at)));
         cluster
     }
@@ -146,6 +158,39 @@ impl Cluster {
         made.filter_map(|change| change.after.as_ref())
             .filter(|stored| stored.place.resource == "controllerrevisions")
             .count()
+    }
+
+    /// Adds a newer revision of the present template, which nobody owns, and a finalizer to the present one.
+    pub(super) fn duplicate_revision(&mut self, hash: &str) {
+        let held = self.revisions().pop().expect("a revision");
+        let place = Place::new("controllerrevisions", "default", &held.metadata.name);
+        self.change(&place, "", |held| held["metadata"]["finalizers"] = json!(["example.com/hold"]));
+        let mut twin = self.api.model().get(&place).expect("it is there").json.clone();
+        twin["metadata"] = json!({
+            "name": format!("agent-{hash}"),
+            "namespace": "default",
+            "labels": { "app": "agent", REVISION_LABEL: hash },
+        });
+        twin["revision"] = json!(7);
+        self.api.model().create("user", "controllerrevisions", "default", twin).expect("a revision");
+        self.deliver();
+    }
+
+    /// Reconciles once: after `writes` writes the manager ends, and the answer to the last one is lost.
+    pub(super) fn work_until(&mut self, writes: u32) {
+        self.cut.store(writes, Relaxed);
+        self.work();
+        self.cut.store(u32::MAX, Relaxed);
+        self.queued.store(true, Relaxed);
+    }
+
+    /// How many requests to delete revisions were granted.
+    pub(super) fn revision_deletes(&self) -> usize {
+        let model = self.api.model();
+        let deletes =
+            model.changes.iter().filter(|change| change.verb == "delete" && change.by == CONTROLLER);
+        let before = deletes.filter_map(|change| change.before.as_ref());
+        before.filter(|stored| stored.place.resource == "controllerrevisions").count()
     }
 
     fn pick(&self, which: usize) -> Option<Arc<Pod>> {

@@ -50,6 +50,22 @@ fn a_delete_that_failed_still_lets_the_status_be_told() {
     assert_eq!(after(|write| write.key.name == "agent-old"), [STATUS]);
 }
 
+/// As with kube-controller-manager, where the sync ends.
+#[test]
+fn duplicate_that_cannot_be_deleted_ends_the_pass_without_a_status() {
+    let mut view = busy();
+    view.revisions.push(revision(1, "twin", "agent:2", |_| {}));
+    let plan = planned(&view);
+    let refuse = |name: &str| {
+        let write = plan.writes().find(|write| write.key.name == *name).expect("such a write");
+        refused(write, 403, "Forbidden")
+    };
+    view.failures = vec![refuse("agent-twin")];
+    assert_eq!(all_steps(&view), [""; 0]);
+    view.failures = vec![refuse("agent-old")];
+    assert_eq!(all_steps(&view), [STATUS]);
+}
+
 #[test]
 fn without_its_claims_or_revisions_nothing_is_told() {
     assert_eq!(after(|write| write.key.name == "r"), [""; 0]);

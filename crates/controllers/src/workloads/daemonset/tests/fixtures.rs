@@ -222,9 +222,12 @@ pub(super) fn line(write: &Write) -> String {
         }
         Verb::Patch(Patch::Merge(patch)) => {
             assert!(patch["metadata"]["uid"].is_string());
-            match &patch["metadata"]["labels"] {
-                serde_json::Value::Null => format!("number {name} {}", patch["revision"]),
-                labels => format!("label {name} {}", labels["controller-revision-hash"].as_str().unwrap()),
+            let label = patch["metadata"]["labels"]["controller-revision-hash"].as_str();
+            let label = label.map(|hash| format!("label {name} {hash}"));
+            match (label, &patch["revision"]) {
+                (Some(label), serde_json::Value::Null) => label,
+                (Some(label), number) => format!("{label} number {number}"),
+                (None, number) => format!("number {name} {number}"),
             }
         }
         Verb::Delete { uid, .. } => {

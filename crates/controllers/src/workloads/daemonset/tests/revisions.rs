@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use super::super::view::View;
+use super::super::view::{View, node_of};
+use super::cluster::{Cluster, Event};
 use super::fixtures::{
-    daemon_set, deleting, labels, old, owner, pod, refused, revision, status, steps, template, view,
+    all_steps, daemon_set, deleting, labels, old, owner, pod, refused, revision, status, steps, template,
+    view,
 };
 use coxswain_machinery::api::apps::{ControllerRevision, RevisionDocument};
 use coxswain_machinery::api::pod::Pod;
@@ -66,14 +68,82 @@ fn of_several_revisions_of_one_template_the_newest_stays_and_all_pods_become_its
         pod.metadata.labels = pod.metadata.labels.with("controller-revision-hash", "twin");
     };
     let pods = [pod("p", "a", twin), pod("q", "b", |_| {}), pod("r", "c", old)];
-    assert_eq!(steps(&with(revisions, &pods)), ["label p new", "label r new", "delete agent-twin"]);
+    let view = View { revisions, ..view(&daemon_set(|_| {}), &["a", "b", "c"], &pods) };
+    assert_eq!(
+        steps(&view),
+        ["label p new", "label r new", "delete agent-twin"],
+        "none of the pods that the pass labels is rolled by it"
+    );
+}
+
+/// A finalizer holds the older one.
+#[test]
+fn revision_that_is_being_deleted_is_no_duplicate_once_no_pod_has_its_hash() {
+    let held = |change: fn(&mut RevisionDocument)| {
+        revision(1, "twin", "agent:2", move |held| {
+            held.metadata.finalizers = vec!["example.com/hold".into()];
+            change(held);
+        })
+    };
+    let twin = |pod: &mut Pod| {
+        pod.metadata.labels = pod.metadata.labels.with("controller-revision-hash", "twin");
+    };
+    let set = daemon_set(|_| {});
+    let of = |held: &Arc<ControllerRevision>, pods: &[Arc<Pod>]| {
+        let revisions = vec![Arc::clone(held), revision(2, "new", "agent:2", |_| {})];
+        all_steps(&View { revisions, ..view(&set, &["a", "b"], pods) })
+    };
+    let status = |updated: i32| format!("status 2/1/0 1/1/1 {updated} @3");
+    assert_eq!(
+        of(&held(|_| {}), &[pod("p", "b", twin)]),
+        ["label p new".to_owned(), "delete agent-twin".to_owned(), "create on a".to_owned(), status(1)],
+        "the new node gets its pod in the pass that deletes the duplicate"
+    );
+    let going = held(|held| held.metadata.deletion_timestamp = super::fixtures::ago(1));
+    assert_eq!(
+        of(&going, &[pod("p", "b", twin)]),
+        ["label p new".to_owned(), "create on a".to_owned(), status(1)],
+        "no second delete"
+    );
+    assert_eq!(of(&going, &[pod("p", "b", |_| {})]), ["create on a".to_owned(), status(1)]);
+    assert_eq!(
+        of(&going, &[pod("p", "a", old), pod("q", "b", |_| {})])[0],
+        "delete p",
+        "a pod of an earlier template is rolled out and not taken for one of the present template"
+    );
+}
+
+/// The manager ends after each of its writes in turn, and the answer to the last one is lost.
+#[test]
+fn duplicate_revisions_settle_without_another_pod_or_revision_wherever_the_manager_ends() {
+    for writes in 0..9 {
+        let mut cluster = Cluster::new(|_| {}, 2);
+        cluster.settle();
+        let before: Vec<_> = cluster.pods().iter().map(|pod| pod.metadata.uid.clone()).collect();
+        cluster.duplicate_revision("twin");
+        cluster.happen(Event::Join(2));
+        cluster.work_until(writes);
+        cluster.settle();
+        let pods = cluster.pods();
+        let mut nodes: Vec<_> = pods.iter().filter_map(|pod| node_of(pod)).map(ToString::to_string).collect();
+        nodes.sort();
+        assert_eq!(nodes, ["n0", "n1", "n2"], "{writes}");
+        let has_hash = |pod: &Arc<Pod>| {
+            pod.metadata.labels.get("controller-revision-hash").is_some_and(|hash| hash == "twin")
+        };
+        assert!(pods.iter().all(has_hash), "{writes}: {pods:?}");
+        assert!(before.iter().all(|uid| pods.iter().any(|pod| pod.metadata.uid == *uid)), "{writes}");
+        assert_eq!((cluster.revisions().len(), cluster.revisions_made()), (2, 1), "{writes}");
+        assert!((1..=2).contains(&cluster.revision_deletes()), "{writes}: {}", cluster.revision_deletes());
+        assert_eq!(cluster.set().status.number_available, 3, "{writes}");
+    }
 }
 
 #[test]
 fn revisions_are_claimed_as_pods_are() {
     let orphan = revision(2, "new", "agent:2", |held| held.metadata.owner_references.clear());
     let lines = steps(&with(vec![orphan], &[]));
-    assert_eq!(lines, ["verify agent", "adopt agent-new"], "the rest comes when it is ours");
+    assert_eq!(lines, ["verify agent", "adopt agent-new", "create on a"]);
     let stranger = revision(2, "old", "agent:1", |held| {
         held.metadata.labels = labels(&[("app", "other"), ("controller-revision-hash", "old")]);
     });
@@ -92,15 +162,40 @@ fn revisions_are_claimed_as_pods_are() {
     assert_eq!(steps(&with(vec![another], &[]))[0], format!("create revision {} #1", new_name()));
 }
 
+/// The label is what a policy may drop, on each try.
 #[test]
-fn a_revision_without_a_hash_gets_its_name_as_one() {
-    let bare = revision(2, "new", "agent:2", |held| held.metadata.labels = labels(&[("app", "agent")]));
-    assert_eq!(steps(&with(vec![bare], &[])), ["label agent-new agent-new"]);
+fn revision_without_a_hash_has_its_name_as_one_in_the_same_pass() {
+    let bare = |number: i64, hash: &str, image: &str| {
+        revision(number, hash, image, |held| held.metadata.labels = labels(&[("app", "agent")]))
+    };
+    let view = with(vec![bare(2, "new", "agent:2")], &[]);
+    assert_eq!(steps(&view), ["label agent-new agent-new", "create on a"]);
+    let body = super::fixtures::first_created(&view);
+    let made: Arc<Pod> = super::fixtures::decoded(&coxswain_machinery::api::kinds::PODS, body.to_vec());
+    assert_eq!(made.metadata.labels.get("controller-revision-hash").unwrap(), "agent-new");
+    let old = with(vec![bare(1, "old", "agent:1"), revision(2, "new", "agent:2", |_| {})], &[]);
+    assert_eq!(steps(&old), ["label agent-old agent-old", "create on a"]);
+    let back = with(vec![bare(1, "new", "agent:2"), revision(2, "old", "agent:1", |_| {})], &[]);
+    assert_eq!(
+        steps(&back),
+        ["label agent-new agent-new number 3", "create on a"],
+        "one patch, as each rests on the resource version"
+    );
+    let adopted = revision(1, "new", "agent:2", |held| {
+        held.metadata.labels = labels(&[("app", "agent")]);
+        held.metadata.owner_references.clear();
+    });
+    let adopted = with(vec![adopted, revision(2, "old", "agent:1", |_| {})], &[]);
+    assert_eq!(
+        steps(&adopted),
+        ["verify agent", "adopt agent-new", "create on a"],
+        "label and number follow when the adoption is seen, whose resource version they rest on"
+    );
 }
 
-/// A change of a revision wakes the controller that it names; it counts by its UID.
+/// A change of a revision wakes the controller that it names, and it counts by its UID, so nobody would be woken here.
 #[test]
-fn a_change_of_a_revision_under_another_name_is_followed_by_another_look() {
+fn pods_do_not_wait_for_a_revision_that_has_the_uid_under_another_name() {
     let renamed = |hash: &str, image: &str, change: fn(&mut RevisionDocument)| {
         revision(2, hash, image, move |held| {
             held.metadata.owner_references[0].name = "other".into();
@@ -113,16 +208,24 @@ fn a_change_of_a_revision_under_another_name_is_followed_by_another_look() {
     for (revisions, first) in
         [(vec![new(), bare], "label agent-old agent-old"), (vec![new(), twin], "delete agent-twin")]
     {
-        let view = with(revisions, &[]);
-        assert_eq!(steps(&view), [first]);
-        assert!(super::fixtures::planned(&view).requeue_after.is_some(), "{first}");
+        assert_eq!(steps(&with(revisions, &[])), [first, "create on a"]);
     }
 }
 
 fn history(limit: i32, pods: &[Arc<Pod>]) -> Vec<String> {
+    history_with(limit, pods, |_| {})
+}
+
+fn deleting_first(held: &mut RevisionDocument) {
+    if held.revision == 1 {
+        held.metadata.deletion_timestamp = super::fixtures::ago(1);
+    }
+}
+
+fn history_with(limit: i32, pods: &[Arc<Pod>], change: fn(&mut RevisionDocument)) -> Vec<String> {
     let set = daemon_set(|set| set.spec.revision_history_limit = Some(limit));
     let mut revisions: Vec<_> = (1..=4)
-        .map(|number| revision(number, &format!("h{number}"), &format!("agent:0.{number}"), |_| {}))
+        .map(|number| revision(number, &format!("h{number}"), &format!("agent:0.{number}"), change))
         .collect();
     revisions.push(revision(5, "new", "agent:2", |_| {}));
     let mut all = vec![pod("new", "a", |_| {})];
@@ -150,6 +253,7 @@ fn history_is_kept_up_to_its_limit_and_what_runs_in_any_case() {
     );
     let nowhere = of("h1", |pod| pod.spec.node_name = "".into());
     assert_eq!(history(3, &[nowhere]), ["delete agent-h1"]);
+    assert_eq!(history_with(2, &[], deleting_first), ["delete agent-h2"], "no second delete");
 }
 
 /// What the server says when the name of the new revision is taken by this.

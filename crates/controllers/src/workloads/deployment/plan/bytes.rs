@@ -1,6 +1,5 @@
 //! The bodies of writes. What exists is edited in its own bytes: every field that is not ours, known or not, stays.
 
-use coxswain_machinery::random::HashMap;
 use std::collections::BTreeMap;
 
 use super::annotations::REVISION;
@@ -15,6 +14,7 @@ use coxswain_machinery::model::owners::controller_reference;
 use coxswain_machinery::model::plan::Verb;
 use coxswain_machinery::model::template::{HASH_LABEL, Template};
 use coxswain_machinery::model::{Key, Write, pods};
+use coxswain_machinery::random::HashMap;
 use coxswain_machinery::wire::splice::{Edit, edit, get, put_bytes, put_varint_field};
 use coxswain_machinery::wire::{Field, Message, Path, Reader, Str, Time, WireError, field, path};
 

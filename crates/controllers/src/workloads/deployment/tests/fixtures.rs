@@ -1,6 +1,5 @@
 //! Objects, and plans as lines of text.
 
-use coxswain_machinery::random::HashSet;
 use std::any::Any;
 use std::sync::Arc;
 
@@ -14,6 +13,7 @@ use coxswain_machinery::api::{AnyObject, Kind, Object};
 use coxswain_machinery::model::owners::controller_reference;
 use coxswain_machinery::model::plan::{EventSpec, Patch, Step, Verb, Write};
 use coxswain_machinery::model::selector::Selector;
+use coxswain_machinery::random::HashSet;
 use coxswain_machinery::wire::splice::put_bytes;
 use coxswain_machinery::wire::{IntOrString, Labels, Message, Raw, Time};
 

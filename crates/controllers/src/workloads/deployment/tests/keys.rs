@@ -1,6 +1,5 @@
 //! The descriptor, which keys a change concerns, and what is observed.
 
-use coxswain_machinery::random::HashSet;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -14,6 +13,7 @@ use coxswain_machinery::framework::rig::Rig;
 use coxswain_machinery::informer::{Dependents, Store};
 use coxswain_machinery::model::owners::controller_reference;
 use coxswain_machinery::options::Config;
+use coxswain_machinery::random::HashSet;
 use coxswain_machinery::wire::Message;
 
 struct Stores {

@@ -1,10 +1,10 @@
 //! `Recreate`: nothing new as long as anything old runs.
 
-use coxswain_machinery::random::HashSet;
 use std::sync::Arc;
 
 use super::fixtures::*;
 use coxswain_machinery::api::apps::Deployment;
+use coxswain_machinery::random::HashSet;
 
 fn at(revision: i32) -> Arc<Deployment> {
     deployment(|deployment| {

@@ -3,7 +3,6 @@
 //! Replicas are looked at upwards, surplus pods and updates downwards. With `OrderedReady` one pod is waited for before the next
 //! is touched; with `Parallel` all are done at once, but updates one by one.
 
-use coxswain_machinery::random::{HashMap, HashSet};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow::{self, Break, Continue};
 
@@ -21,6 +20,7 @@ use coxswain_machinery::api::kinds::{PERSISTENT_VOLUME_CLAIMS, PODS};
 use coxswain_machinery::api::pod::{Pod, PodClaimSource};
 use coxswain_machinery::model::plan::{Chain, EventSpec, Tolerate, Verb};
 use coxswain_machinery::model::{Key, Step, Write};
+use coxswain_machinery::random::{HashMap, HashSet};
 use coxswain_machinery::wire::{IntOrString, Str, WireError};
 
 /// One look at all pods of a StatefulSet, and the steps that come of it.
