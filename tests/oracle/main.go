@@ -1,5 +1,6 @@
-// Command oracle answers how Go's standard library reads certificate requests: the API server, admission plugins and most
-// approvers judge a request by this reading, so Coxswain must not read one differently.
+// Command oracle answers how Go's standard library reads certificate requests and certificates: the API server, admission plugins
+// and most approvers judge a request by this reading, and the name of a client certificate is a user. Coxswain must not read one
+// differently.
 //
 // Standard input holds batches: a count, then that many texts, each with its length in front. Counts and lengths are 32 bits,
 // big-endian. Standard output gets one line of JSON per text, in the order of the texts, after a batch is complete. The
@@ -25,11 +26,12 @@ import (
 	"unicode/utf8"
 )
 
-// answer is how a text is read. Exactly one of Error and Request is set.
+// answer is how a text is read. Exactly one of Error, Request and Certificate is set.
 type answer struct {
-	Block   *block   `json:"block"`
-	Error   string   `json:"error,omitempty"`
-	Request *request `json:"request,omitempty"`
+	Block       *block       `json:"block"`
+	Error       string       `json:"error,omitempty"`
+	Request     *request     `json:"request,omitempty"`
+	Certificate *certificate `json:"certificate,omitempty"`
 }
 
 // block is the first PEM block of a text.
@@ -59,7 +61,18 @@ type request struct {
 	Verified  bool   `json:"verified"`
 }
 
-// requestLabel is the only label that the API server accepts.
+// certificate holds the parts of a client certificate that name a user.
+type certificate struct {
+	CommonName   string   `json:"commonName"`
+	Organization []string `json:"organization"`
+	NotBefore    int64    `json:"notBefore"`
+	NotAfter     int64    `json:"notAfter"`
+}
+
+// certificateLabel is the label of a certificate.
+const certificateLabel = "CERTIFICATE"
+
+// requestLabel is the only label of a request that the API server accepts.
 const requestLabel = "CERTIFICATE REQUEST"
 
 // maxLength bounds a text; the API server refuses objects of a smaller size.
@@ -154,13 +167,23 @@ func line(read answer) []byte {
 	return encoded
 }
 
-// read reads a text as the API server does: the first PEM block, then the request in it.
+// read reads a text as the API server does: the first PEM block, then the request or the certificate in it.
 func read(text []byte) answer {
 	first, _ := pem.Decode(text)
 	if first == nil {
 		return answer{Error: "no PEM block"}
 	}
 	read := answer{Block: &block{Label: first.Type, DER: hex.EncodeToString(first.Bytes)}}
+	if first.Type == certificateLabel {
+		parsed, err := x509.ParseCertificate(first.Bytes)
+		if err == nil {
+			read.Certificate, err = certificateOf(parsed)
+		}
+		if err != nil {
+			read.Error = err.Error()
+		}
+		return read
+	}
 	if first.Type != requestLabel {
 		read.Error = "PEM block has another label"
 		return read
@@ -173,6 +196,18 @@ func read(text []byte) answer {
 		read.Error = err.Error()
 	}
 	return read
+}
+
+func certificateOf(parsed *x509.Certificate) (*certificate, error) {
+	if err := validText(parsed.Subject); err != nil {
+		return nil, err
+	}
+	return &certificate{
+		CommonName:   parsed.Subject.CommonName,
+		Organization: list(parsed.Subject.Organization),
+		NotBefore:    parsed.NotBefore.Unix(),
+		NotAfter:     parsed.NotAfter.Unix(),
+	}, nil
 }
 
 func requestOf(parsed *x509.CertificateRequest) (*request, error) {

@@ -17,4 +17,5 @@ pub mod random;
 pub mod serve;
 pub mod telemetry;
 pub mod wire;
+pub mod x509;
 pub mod zones;

@@ -10,14 +10,16 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::{DistinguishedName, RootCertStore};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, UnixTime};
+use x509_cert::spki::ObjectIdentifier;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::model::clock::SharedClock;
 use crate::serve::observe::ServeObserver;
 use crate::serve::user::UserInfo;
+use crate::x509::Certificate;
 
 /// Where a certificate's subject carries the user's UID.
-const UID_ATTRIBUTE: &str = "1.3.6.1.4.1.57683.2";
+const UID_ATTRIBUTE: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.4.1.57683.2");
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
 /// A bundle that was read and understood.
@@ -78,7 +80,7 @@ impl TrustStore {
     }
 
     /// The user whom a certificate names: common name, organizations as groups. `Ok(None)`: no authorities yet, or
-    /// no common name. The observer hears how long the certificate is still valid.
+    /// no common name. Go refuses a certificate whose names have other values than texts, and so does this. The observer hears how long the certificate is still valid.
     pub(super) fn user(
         &self,
         leaf: &CertificateDer<'_>,
@@ -88,36 +90,27 @@ impl TrustStore {
         if !self.verify(leaf, chain)? {
             return Ok(None);
         }
-        let (_, cert) = X509Certificate::from_der(leaf).map_err(|error| error.to_string())?;
-        let valid_for = cert.validity().not_after.timestamp() - self.clock.now().as_second();
+        let cert = Certificate::read(leaf).map_err(|error| format!("{}: {error}", describe(leaf)))?;
+        let valid_for = cert.not_after - self.clock.now().as_second();
         observer.certificate_trusted(Duration::from_secs(u64::try_from(valid_for).unwrap_or(0)));
-        let Some(name) = common_name(&cert) else { return Ok(None) };
-        let groups =
-            cert.subject().iter_organization().filter_map(|value| value.as_str().ok()).map(str::to_owned);
-        let mut uids = cert
-            .subject()
-            .iter_attributes()
-            .filter(|attribute| attribute.attr_type().to_id_string() == UID_ATTRIBUTE)
-            .map(|attribute| attribute.as_str().map_err(|error| format!("UID in its subject: {error}")));
-        let uid = uids.next().transpose()?.unwrap_or_default().to_owned();
+        let name = cert.subject.common_name();
+        if name.is_empty() {
+            return Ok(None);
+        }
+        let mut uids = cert.subject.values(&UID_ATTRIBUTE);
+        let uid = uids.next().unwrap_or_default().to_owned();
         if uids.next().is_some() {
             return Err(format!("{}: more than one UID in its subject", describe(leaf)));
         }
         let mut id = String::from("X509SHA256=");
         id.extend(digest::digest(&digest::SHA256, leaf).as_ref().iter().map(|byte| format!("{byte:02x}")));
         Ok(Some(UserInfo {
-            name,
+            name: name.to_owned(),
             uid,
-            groups: groups.collect(),
+            groups: cert.subject.organizations().map(str::to_owned).collect(),
             extra: [(CREDENTIAL_ID.to_owned(), vec![id])].into(),
         }))
     }
-}
-
-/// The last common name, as Go reads it; an empty one is none.
-pub(super) fn common_name(cert: &X509Certificate<'_>) -> Option<String> {
-    let name = cert.subject().iter_common_name().last()?.as_str().ok()?;
-    (!name.is_empty()).then(|| name.to_owned())
 }
 
 /// Which certificate it is about, for the log.

@@ -34,6 +34,7 @@ use crate::model::clock::SystemClock;
 use crate::serve::*;
 use crate::telemetry::Profiler;
 use crate::telemetry::Registry;
+use crate::x509::fixtures::{Draft, public_key, to_pem};
 
 /// A certificate and its key, in PEM.
 #[derive(Clone)]
@@ -60,6 +61,18 @@ impl Ca {
     pub(super) fn sign(&self, params: &CertificateParams) -> Pair {
         let key = KeyPair::generate().unwrap();
         Pair { cert: params.signed_by(&key, &self.0).unwrap().pem(), key: key.serialize_pem() }
+    }
+
+    /// Signs a client certificate whose subject has this content.
+    pub(super) fn client_of(&self, subject: &[u8]) -> Pair {
+        self.client_by(|key| Draft::new(public_key(key), subject.to_vec()))
+    }
+
+    /// Signs a client certificate by a draft of it.
+    pub(super) fn client_by(&self, draft: impl Fn(&KeyPair) -> Draft) -> Pair {
+        let key = KeyPair::generate().unwrap();
+        let der = draft(&key).issued_by(self.0.der(), self.0.key());
+        Pair { cert: to_pem(&der), key: key.serialize_pem() }
     }
 
     pub(super) fn client(&self, name: &str, groups: &[&str]) -> Pair {

@@ -4,6 +4,7 @@
 //! and that the signature is good. Coxswain may refuse more. Requests are mutated by `mutations` from fixed seeds, 20,000 of them,
 //! and 1,000,000 with COXSWAIN_FULL. `recorded` compares without Go.
 
+mod certificates;
 mod mutations;
 mod recorded;
 
