@@ -27,6 +27,7 @@ mod layers;
 mod live;
 mod object_list;
 mod request;
+mod tls;
 mod transport;
 
 #[cfg(test)]
@@ -53,6 +54,7 @@ pub use live::{AccessQuestion, AccessVerdict, Pieces};
 pub use object_list::{ObjectList, UnreadableObject};
 pub(crate) use request::LONGEST_OBJECT;
 pub use request::{FieldSelector, InvalidPath, Query, RequestIntent, RequestPath, RequestUri};
+pub use tls::tls_config;
 pub use transport::{KeepAlive, Transport, TransportError};
 
 /// The error by which the timeout layer says that there was no answer in time.

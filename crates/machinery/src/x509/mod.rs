@@ -5,13 +5,16 @@
 
 mod certificate;
 mod der;
+mod extensions;
 mod name;
+pub mod uri;
 
-pub use certificate::{BasicConstraints, Certificate, Extension, Extensions, Subject};
+pub use certificate::{Certificate, Subject};
 pub use der::{Element, Elements, Malformed, context};
+pub use extensions::{BasicConstraints, Extension, Extensions};
 pub use name::{attributes, text};
 
-#[cfg(test)]
-pub(crate) mod fixtures;
+#[cfg(any(test, feature = "testing"))]
+pub mod fixtures;
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,6 @@
 //! verification of the signature, and the certificate. This module decides nothing.
 
 mod signature;
-mod uri;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,7 +21,7 @@ use x509_cert::spki::ObjectIdentifier;
 
 use super::pem::{self, PemError};
 use coxswain_machinery::framework::Parser;
-use coxswain_machinery::x509::{self, Element, Elements, Extension, Malformed, context, text};
+use coxswain_machinery::x509::{self, Element, Elements, Extension, Malformed, context, text, uri};
 use signature::{Algorithm, PublicKey};
 
 /// The label of the PEM block.

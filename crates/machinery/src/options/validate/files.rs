@@ -2,12 +2,11 @@
 //! No error here quotes what is in a file.
 
 use p521::pkcs8::DecodePrivateKey as _;
-use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::sign::CertifiedKey;
 
 use super::Check;
+use crate::tls::{self, KeyError};
 
 /// A certificate and its key, by the flags that name their files.
 pub(super) struct Pair<'a> {
@@ -53,10 +52,9 @@ impl Check<'_> {
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
     ) {
-        let provider = rustls::crypto::ring::default_provider();
-        if let Err(error) = CertifiedKey::from_der(chain, key, &provider) {
+        if let Err(error) = tls::certified_key(chain, key, &tls::provider()) {
             let problem = match error {
-                rustls::Error::InconsistentKeys(_) => {
+                KeyError::Mismatch => {
                     format!(
                         "the key in {:?} is not that of the certificate in {:?}",
                         pair.key_file, pair.cert_file
@@ -116,7 +114,7 @@ impl Check<'_> {
 
     /// The private key in a file, of a kind that can sign for TLS and certificates.
     fn private_key(&mut self, flag: &str, path: &str) -> Option<PrivateKeyDer<'static>> {
-        self.key(flag, path, "RSA (2048 to 4096 bits) or ECDSA (P-256, P-384)", |_| false)
+        self.key(flag, path, "RSA (2048 to 4096 bits) or ECDSA (P-256, P-384, P-521)", |_| false)
     }
 
     /// Requires a private key that can sign tokens; it may be on P-521, too.
@@ -139,7 +137,7 @@ impl Check<'_> {
             self.fail(flag, format!("{path:?} holds no private key"), allowed);
             return None;
         };
-        let provider: CryptoProvider = rustls::crypto::ring::default_provider();
+        let provider = tls::provider();
         if provider.key_provider.load_private_key(key.clone_key()).is_err() && !further(&key) {
             self.fail(flag, format!("the private key in {path:?} is of no kind that can be used"), allowed);
             return None;

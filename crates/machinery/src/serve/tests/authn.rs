@@ -16,7 +16,7 @@ const UNAUTHORIZED: &str = "{\n  \"kind\": \"Status\",\n  \"apiVersion\": \"v1\"
     \"status\": \"Failure\",\n  \"message\": \"Unauthorized\",\n  \"reason\": \"Unauthorized\",\n  \"code\": 401\n}";
 
 /// A setup with a page that says who asked, and what the handler saw of the request.
-fn whoami(reviews: FakeReviews) -> Setup {
+pub(super) fn whoami(reviews: FakeReviews) -> Setup {
     let setup = Setup::new(reviews);
     setup.router.add(
         "/whoami",
@@ -97,7 +97,11 @@ async fn a_group_under_a_tag_that_go_does_not_read_is_none() {
     for tag in [0x2c, 0x8c, 0x4c, 0xac, 0xcc] {
         for attribute in [3, 10] {
             let subject = [name_part(3, 0x0c, b"eve"), name_part(attribute, tag, b"system:masters")].concat();
-            let reply = running.client().with_cert(&setup.client_ca.client_of(&subject)).get("/whoami").await;
+            let reply = running
+                .client()
+                .with_malformed_cert(&setup.client_ca.client_of(&subject))
+                .get("/whoami")
+                .await;
             assert_unauthorized(&reply);
         }
     }

@@ -1,9 +1,14 @@
-//! The names and the validity of certificates, which Coxswain's port takes from client certificates.
+//! The names and the validity of certificates, which Coxswain's port takes from client certificates, and the verdicts on chains.
+
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use coxswain_machinery::tls::cases::{Case, NOW, cases, mutants};
+use coxswain_machinery::tls::{Purpose, Roots};
 use coxswain_machinery::x509::Certificate;
 use rcgen::{KeyPair, PublicKeyData as _};
+use rustls_pki_types::{CertificateDer, UnixTime};
 use serde_json::Value;
 
 use super::super::fixtures::{element, subject_part};
@@ -65,7 +70,7 @@ fn names_of_certificates_are_never_read_differently() {
     // The types that have texts, with all contents.
     for tag in [0x0c, 0x12, 0x13, 0x14, 0x16, 0x1e] {
         ders.extend(CONTENTS.iter().map(|content| {
-            certificate(&key, &plain, &[plain.clone(), subject_part(3, tag, content)].concat(), TIMES[2])
+            certificate(&key, &plain, &[plain.clone(), subject_part(3, tag, content)].concat(), TIMES[0])
         }));
     }
     ders.extend(TIMES.iter().map(|times| certificate(&key, &plain, &plain, times)));
@@ -76,12 +81,70 @@ fn names_of_certificates_are_never_read_differently() {
             format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n").into_bytes()
         })
         .collect();
-    let mut accepted = 0;
-    for (der, theirs) in ders.iter().zip(Oracle::start().read(&texts)) {
+    let (mut accepted, mut of_times) = (0, Vec::new());
+    let times = ders.len() - TIMES.len();
+    for (index, (der, theirs)) in ders.iter().zip(Oracle::start().read(&texts)).enumerate() {
         match compare(der, &theirs) {
-            Ok(both) => accepted += usize::from(both),
+            Ok(both) => {
+                accepted += usize::from(both);
+                if index >= times {
+                    of_times.push(both);
+                }
+            }
             Err(difference) => panic!("{difference}\n{theirs}\n{}", super::hex(der)),
         }
     }
-    assert!(accepted > 60, "too few are accepted by both: {accepted} of {}", ders.len());
+    assert_eq!(of_times, [true, true, true, false, false, false, false, true], "times");
+    assert!(accepted > 100, "too few are accepted by both: {accepted} of {}", ders.len());
+}
+
+/// Returns a chain as the oracle reads it.
+fn chain(case: &Case) -> Vec<u8> {
+    let block = |label: &str, content: &[u8]| {
+        let text = BASE64_STANDARD.encode(content);
+        format!("-----BEGIN {label}-----\n{text}\n-----END {label}-----\n")
+    };
+    let side = if case.purpose == Purpose::Client { "CLIENT" } else { "SERVER" };
+    let mut text = block(side, &NOW.to_be_bytes()) + &block("CERTIFICATE", &case.leaf);
+    text.extend(case.intermediates.iter().map(|der| block("INTERMEDIATE", der)));
+    text.extend(case.roots.iter().map(|der| block("ROOT", der)));
+    text.into_bytes()
+}
+
+/// Whether Coxswain accepts a chain.
+fn is_accepted(case: &Case) -> bool {
+    let own = |ders: &[Vec<u8>]| -> Vec<_> { ders.iter().cloned().map(CertificateDer::from).collect() };
+    let now = UnixTime::since_unix_epoch(Duration::from_secs(NOW));
+    let leaf = CertificateDer::from(&case.leaf[..]);
+    Roots::from_readable(own(&case.roots))
+        .is_ok_and(|roots| roots.verify(&leaf, &own(&case.intermediates), case.purpose, now).is_ok())
+}
+
+#[test]
+fn go_trusts_the_chains_that_the_table_says() {
+    let cases = cases();
+    let texts: Vec<Vec<u8>> = cases.iter().map(chain).collect();
+    for (case, theirs) in cases.iter().zip(Oracle::start().read(&texts)) {
+        assert_eq!(theirs["trusted"] == true, case.is_accepted_by_go, "{}: {theirs}", case.name);
+    }
+}
+
+#[test]
+fn mutated_chains_are_never_accepted_where_go_refuses() {
+    let (mut oracle, mut accepted, mut all) = (Oracle::start(), 0, 0);
+    let mutants: Vec<Case> = mutants().collect();
+    for batch in mutants.chunks(super::BATCH) {
+        let texts: Vec<Vec<u8>> = batch.iter().map(chain).collect();
+        oracle.ask(&texts);
+        let ours: Vec<bool> = batch.iter().map(is_accepted).collect();
+        for ((ours, theirs), case) in ours.iter().zip(oracle.answers(batch.len())).zip(batch) {
+            // Nobody can sign a handshake with a key that is no point of its curve. Go sees that when it reads.
+            let is_refused = theirs["trusted"] != true && !super::is_beside_curve(&theirs);
+            assert!(!ours || !is_refused, "{theirs}\n{}", String::from_utf8(chain(case)).unwrap());
+            accepted += usize::from(*ours);
+            all += 1;
+        }
+    }
+    println!("{accepted} of {all} are accepted by both");
+    assert!(accepted > all / 20, "too few are accepted by both: {accepted} of {all}");
 }
