@@ -9,7 +9,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rustls::{CertificateError, DistinguishedName, Error};
 use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, Der, SubjectPublicKeyInfoDer, TrustAnchor, UnixTime};
+use rustls_pki_types::{
+    AlgorithmIdentifier, CertificateDer, Der, SubjectPublicKeyInfoDer, TrustAnchor, UnixTime,
+};
 use webpki::{
     EndEntityCert, ExtendedKeyUsageValidator, KeyPurposeId, KeyPurposeIdIter, RawPublicKeyEntity,
     VerifiedPath,
@@ -24,6 +26,9 @@ use crate::x509::{Certificate, Elements, Extensions};
 const SERVER: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 1];
 const CLIENT: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 2];
 const ANY: &[u8] = &[0x55, 0x1d, 0x25, 0];
+
+/// id-ecPublicKey, with its tag and length.
+const ELLIPTIC_CURVE: &[u8] = &[6, 7, 0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1];
 
 /// The most intermediates that a peer may present. Each costs verifications; webpki builds no chain of more than six.
 const MOST_INTERMEDIATES: usize = 8;
@@ -265,16 +270,21 @@ fn refuse_unhandled(certificate: &Certificate<'_>) -> Result<(), Refusal> {
 
 /// Whether signatures by a key can be verified.
 fn is_supported(public_key: &[u8]) -> bool {
-    let algorithm = || {
+    let read = || {
         let mut outer = Elements::new(public_key, "public key").ok()?;
         let mut parts = Elements::new(outer.content(Tag::Sequence).ok()?, "public key").ok()?;
         let algorithm = parts.content(Tag::Sequence).ok()?;
-        parts.bytes_of_bits().ok()?;
+        let bits = parts.bytes_of_bits().ok()?;
         parts.finish().ok()?;
-        Some(algorithm)
+        Some((algorithm, bits))
     };
-    algorithm().is_some_and(|found| {
-        SUPPORTED.all.iter().any(|algorithm| algorithm.public_key_alg_id().as_ref() == found)
+    // Go reads uncompressed points alone.
+    let is_uncompressed = |algorithm: AlgorithmIdentifier, bits: &[u8]| {
+        !algorithm.as_ref().starts_with(ELLIPTIC_CURVE) || bits.first() == Some(&4)
+    };
+    read().is_some_and(|(found, bits)| {
+        let mut known = SUPPORTED.all.iter().map(|algorithm| algorithm.public_key_alg_id());
+        known.any(|algorithm| algorithm.as_ref() == found && is_uncompressed(algorithm, bits))
     })
 }
 

@@ -28,7 +28,7 @@ pub struct Certificate<'a> {
     /// The content of the subject's name.
     pub raw_subject: &'a [u8],
     /// The subject's attributes.
-    pub subject: Subject<'a>,
+    pub subject: SubjectName<'a>,
     /// The first second of its validity, since 1970.
     pub not_before: i64,
     /// The last second of its validity, since 1970.
@@ -68,12 +68,12 @@ impl<'a> Certificate<'a> {
             return Err(Malformed("signature algorithm"));
         }
         let issuer = parts.content(Tag::Sequence)?;
-        Subject::read(issuer, "issuer")?;
+        SubjectName::read(issuer, "issuer")?;
         let mut validity = Elements::new(parts.content(Tag::Sequence)?, "validity")?;
         let (not_before, not_after) = (time(&mut validity)?, time(&mut validity)?);
         validity.finish()?;
         let raw_subject = parts.content(Tag::Sequence)?;
-        let subject = Subject::read(raw_subject, "subject")?;
+        let subject = SubjectName::read(raw_subject, "subject")?;
         let public_key = parts.element(Tag::Sequence)?.der;
         let mut extensions = Extensions::default();
         if let Some(last) = parts.next()? {
@@ -103,9 +103,9 @@ impl<'a> Certificate<'a> {
 
 /// The attributes of a name. All have values of the string types that Go reads; it refuses a certificate with others.
 #[derive(Clone, Debug)]
-pub struct Subject<'a>(Vec<(&'a [u8], String)>);
+pub struct SubjectName<'a>(Vec<(&'a [u8], String)>);
 
-impl<'a> Subject<'a> {
+impl<'a> SubjectName<'a> {
     fn read(content: &'a [u8], part: &'static str) -> Result<Self, Malformed> {
         let read = attributes(content, part)?.into_iter();
         let read = read.map(|(identifier, value)| Some((identifier, text(value)?)));

@@ -9,7 +9,7 @@ mod extensions;
 mod name;
 pub mod uri;
 
-pub use certificate::{Certificate, Subject};
+pub use certificate::{Certificate, SubjectName};
 pub use der::{Element, Elements, Malformed, context};
 pub use extensions::{BasicConstraints, Extension, Extensions};
 pub use name::{attributes, text};

@@ -138,8 +138,12 @@ enum Outcome {
 }
 
 /// Go's words for a point that is not on its curve, when it reads a request and when it makes a certificate.
-const BESIDE_CURVE: [&str; 3] =
-    ["failed to unmarshal elliptic curve point", "point not on curve", "invalid P521Element encoding"];
+const BESIDE_CURVE: [&str; 4] = [
+    "failed to unmarshal elliptic curve point",
+    "point not on curve",
+    "invalid P256 point encoding",
+    "invalid P521Element encoding",
+];
 
 fn is_beside_curve(theirs: &Value) -> bool {
     theirs["error"].as_str().is_some_and(|error| BESIDE_CURVE.iter().any(|words| error.ends_with(words)))
