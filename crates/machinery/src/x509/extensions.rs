@@ -125,10 +125,24 @@ impl<'a> Extensions<'a> {
             }
             31 => distribution_points(value)?,
             32 => policies(value)?,
-            33 | 36 => {
+            33 => {
                 self.has_policy_rules = true;
-                let mut all = sequence(value, "policy rules")?;
-                while all.next()?.is_some() {}
+                let mut all = sequence(value, "policy mappings")?;
+                while let Some(mapping) = all.next()? {
+                    let mut pair = nested(&mapping, "policy mappings")?;
+                    pair.identifier()?;
+                    pair.identifier()?;
+                }
+            }
+            36 => {
+                self.has_policy_rules = true;
+                let mut all = sequence(value, "policy constraints")?;
+                while let Some(number) = all.next()? {
+                    let is_known = [0, 1].into_iter().any(|known| number.tag == context(known, false));
+                    if !is_known || !matches!(number.content, [0..=0x7f]) {
+                        return Err(all.malformed());
+                    }
+                }
             }
             35 => {
                 sequence(value, "authority key identifier")?.next()?;
