@@ -20,7 +20,7 @@ use super::token::{Tokens, secret};
 use super::trust::{TrustFacts, Voucher};
 use coxswain_machinery::client::{
     ApiClient, ClientBuildError, ClientBuilder, ClientMetrics, ClientOptions, ConfigError, Connection,
-    Origin, describe_kube, describe_kubeconfig, proxy_url, read_kubeconfig,
+    Origin, describe_kube, describe_kubeconfig, proxy_url, read_kubeconfig, tls_config,
 };
 
 /// How long the API server may take to tell who the replicas are.
@@ -166,8 +166,6 @@ impl Identity {
 
     /// TLS with HTTP/2 and the client certificate.
     pub(super) fn tls(&self, trust: &Trust) -> Result<Arc<rustls::ClientConfig>, CliError> {
-        // Somebody else in this process may have set one already, which will do.
-        drop(rustls::crypto::ring::default_provider().install_default());
         let mut config = self.config.clone();
         config.root_cert_file = None;
         config.accept_invalid_certs = *trust == Trust::Anyone;
@@ -177,9 +175,7 @@ impl Identity {
             Trust::Anyone => Some(Vec::new()),
             Trust::System => None,
         };
-        let tls = config.rustls_client_config();
-        let mut tls =
-            tls.map_err(|error| CliError::Credentials(format!("TLS: {}", describe_kube(&error))))?;
+        let mut tls = tls_config(&config).map_err(|error| CliError::Credentials(format!("TLS: {error}")))?;
         tls.alpn_protocols = vec![b"h2".to_vec()];
         Ok(Arc::new(tls))
     }

@@ -1,5 +1,6 @@
-// Command oracle answers how Go's standard library reads certificate requests: the API server, admission plugins and most
-// approvers judge a request by this reading, so Coxswain must not read one differently.
+// Command oracle answers how Go's standard library reads certificate requests and certificates: the API server, admission plugins
+// and most approvers judge a request by this reading, and the name of a client certificate is a user. Coxswain must not read one
+// differently. It also answers whether Go trusts a chain.
 //
 // Standard input holds batches: a count, then that many texts, each with its length in front. Counts and lengths are 32 bits,
 // big-endian. Standard output gets one line of JSON per text, in the order of the texts, after a batch is complete. The
@@ -22,14 +23,17 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"time"
 	"unicode/utf8"
 )
 
-// answer is how a text is read. Exactly one of Error and Request is set.
+// answer is how a text is read. Exactly one of Error, Request, Certificate and Trusted is set.
 type answer struct {
-	Block   *block   `json:"block"`
-	Error   string   `json:"error,omitempty"`
-	Request *request `json:"request,omitempty"`
+	Block       *block       `json:"block"`
+	Error       string       `json:"error,omitempty"`
+	Request     *request     `json:"request,omitempty"`
+	Certificate *certificate `json:"certificate,omitempty"`
+	Trusted     bool         `json:"trusted,omitempty"`
 }
 
 // block is the first PEM block of a text.
@@ -59,7 +63,25 @@ type request struct {
 	Verified  bool   `json:"verified"`
 }
 
-// requestLabel is the only label that the API server accepts.
+// certificate holds the parts of a client certificate that name a user.
+type certificate struct {
+	CommonName   string   `json:"commonName"`
+	Organization []string `json:"organization"`
+	NotBefore    int64    `json:"notBefore"`
+	NotAfter     int64    `json:"notAfter"`
+}
+
+// certificateLabel is the label of a certificate. A text that begins with clientLabel or serverLabel is a chain: that block has the
+// time in eight bytes, and the leaf, intermediates and roots follow.
+const (
+	certificateLabel  = "CERTIFICATE"
+	clientLabel       = "CLIENT"
+	serverLabel       = "SERVER"
+	intermediateLabel = "INTERMEDIATE"
+	rootLabel         = "ROOT"
+)
+
+// requestLabel is the only label of a request that the API server accepts.
 const requestLabel = "CERTIFICATE REQUEST"
 
 // maxLength bounds a text; the API server refuses objects of a smaller size.
@@ -154,13 +176,29 @@ func line(read answer) []byte {
 	return encoded
 }
 
-// read reads a text as the API server does: the first PEM block, then the request in it.
+// read reads a text as the API server does: the first PEM block, then the request or the certificate in it.
 func read(text []byte) answer {
-	first, _ := pem.Decode(text)
+	first, rest := pem.Decode(text)
 	if first == nil {
 		return answer{Error: "no PEM block"}
 	}
 	read := answer{Block: &block{Label: first.Type, DER: hex.EncodeToString(first.Bytes)}}
+	if first.Type == clientLabel || first.Type == serverLabel {
+		if err := verify(first, rest); err != nil {
+			return answer{Error: err.Error()}
+		}
+		return answer{Trusted: true}
+	}
+	if first.Type == certificateLabel {
+		parsed, err := x509.ParseCertificate(first.Bytes)
+		if err == nil {
+			read.Certificate, err = certificateOf(parsed)
+		}
+		if err != nil {
+			read.Error = err.Error()
+		}
+		return read
+	}
 	if first.Type != requestLabel {
 		read.Error = "PEM block has another label"
 		return read
@@ -173,6 +211,59 @@ func read(text []byte) answer {
 		read.Error = err.Error()
 	}
 	return read
+}
+
+// verify verifies a chain for one side of a connection.
+func verify(first *pem.Block, rest []byte) error {
+	if len(first.Bytes) != 8 {
+		return errors.New("a chain without a time")
+	}
+	usage := x509.ExtKeyUsageClientAuth
+	if first.Type == serverLabel {
+		usage = x509.ExtKeyUsageServerAuth
+	}
+	options := x509.VerifyOptions{
+		Roots:         x509.NewCertPool(),
+		Intermediates: x509.NewCertPool(),
+		CurrentTime:   time.Unix(int64(binary.BigEndian.Uint64(first.Bytes)), 0),
+		KeyUsages:     []x509.ExtKeyUsage{usage},
+	}
+	var leaf *x509.Certificate
+	for {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		parsed, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return fmt.Errorf("%s: %w", block.Type, err)
+		}
+		switch block.Type {
+		case rootLabel:
+			options.Roots.AddCert(parsed)
+		case intermediateLabel:
+			options.Intermediates.AddCert(parsed)
+		default:
+			leaf = parsed
+		}
+	}
+	if leaf == nil {
+		return errors.New("a chain without a leaf")
+	}
+	_, err := leaf.Verify(options)
+	return err
+}
+
+func certificateOf(parsed *x509.Certificate) (*certificate, error) {
+	if err := validText(parsed.Subject); err != nil {
+		return nil, err
+	}
+	return &certificate{
+		CommonName:   parsed.Subject.CommonName,
+		Organization: list(parsed.Subject.Organization),
+		NotBefore:    parsed.NotBefore.Unix(),
+		NotAfter:     parsed.NotAfter.Unix(),
+	}, nil
 }
 
 func requestOf(parsed *x509.CertificateRequest) (*request, error) {

@@ -18,5 +18,7 @@ pub mod queue;
 pub mod random;
 pub mod serve;
 pub mod telemetry;
+pub mod tls;
 pub mod wire;
+pub mod x509;
 pub mod zones;

@@ -32,6 +32,7 @@ mod object_list;
 mod patience;
 mod request;
 mod send;
+mod tls;
 mod transport;
 
 #[cfg(test)]
@@ -61,6 +62,7 @@ pub use object_list::{ObjectList, UnreadableObject};
 pub(crate) use patience::WaitSeats;
 pub(crate) use request::LONGEST_OBJECT;
 pub use request::{FieldSelector, InvalidPath, Query, RequestIntent, RequestPath, RequestUri};
+pub use tls::tls_config;
 pub use transport::{KeepAlive, Transport, TransportError};
 
 /// The error by which the timeout layer says that there was no answer in time.

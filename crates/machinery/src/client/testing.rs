@@ -102,7 +102,7 @@ impl Pki {
 
     /// What a server at 127.0.0.1 or `kubernetes.test` speaks.
     pub(super) fn server(&self, protocols: &[&str]) -> rustls::ServerConfig {
-        drop(rustls::crypto::ring::default_provider().install_default());
+        crate::tls::install();
         let pair = self.sign("server", &["127.0.0.1", "kubernetes.test"]);
         let mut roots = rustls::RootCertStore::empty();
         roots.add(self.ca.clone()).unwrap();

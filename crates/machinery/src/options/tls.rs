@@ -172,7 +172,7 @@ impl ServingTls {
         CryptoProvider {
             cipher_suites: self.cipher_suites.clone(),
             kx_groups: self.groups.clone(),
-            ..ring::default_provider()
+            ..CryptoProvider::clone(&crate::tls::provider())
         }
     }
 }

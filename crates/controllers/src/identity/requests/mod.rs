@@ -8,9 +8,7 @@
 //! [`CertificateRequest::from_pem`] is the only way to read a request. Everything that follows takes its value: rules, the
 //! verification of the signature, and the certificate. This module decides nothing.
 
-mod der;
 mod signature;
-mod uri;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,7 +21,7 @@ use x509_cert::spki::ObjectIdentifier;
 
 use super::pem::{self, PemError};
 use coxswain_machinery::framework::Parser;
-use der::{Element, Elements, context};
+use coxswain_machinery::x509::{self, Element, Elements, Extension, Malformed, context, text, uri};
 use signature::{Algorithm, PublicKey};
 
 /// The label of the PEM block.
@@ -84,6 +82,12 @@ pub(super) enum RequestError {
     Twice,
     #[error("its signature is not by its key")]
     Signature,
+}
+
+impl From<Malformed> for RequestError {
+    fn from(Malformed(part): Malformed) -> Self {
+        Self::Malformed(part)
+    }
 }
 
 /// A request that was read. All of its parts come from the same bytes.
@@ -216,27 +220,13 @@ impl CertificateRequest {
 /// Reads the attributes of a subject that certificates keep. The others must have a form that Go reads, too.
 fn subject(content: &[u8]) -> Result<Vec<(Attribute, String)>, RequestError> {
     let mut found = Vec::new();
-    let mut parts = Elements::new(content, "subject")?;
-    while let Some(part) = parts.next()? {
-        if part.tag != Tag::Set {
-            return Err(parts.malformed());
-        }
-        let mut attributes = Elements::new(part.content, "subject")?;
-        while let Some(attribute) = attributes.next()? {
-            if attribute.tag != Tag::Sequence {
-                return Err(attributes.malformed());
-            }
-            let mut pair = Elements::new(attribute.content, "subject")?;
-            let identifier = pair.identifier()?;
-            let value = pair.next()?.ok_or_else(|| pair.malformed())?;
-            pair.finish()?;
-            let kept = Attribute::ALL.into_iter().find(|kept| kept.identifier().as_bytes() == identifier);
-            match (kept, text(value)) {
-                (Some(kept), Some(value)) => found.push((kept, value)),
-                (None, Some(_)) => {}
-                (None, None) if is_ignored(value) => {}
-                (_, None) => return Err(RequestError::Malformed("a text of its subject")),
-            }
+    for (identifier, value) in x509::attributes(content, "subject")? {
+        let kept = Attribute::ALL.into_iter().find(|kept| kept.identifier().as_bytes() == identifier);
+        match (kept, text(value)) {
+            (Some(kept), Some(value)) => found.push((kept, value)),
+            (None, Some(_)) => {}
+            (None, None) if is_ignored(value) => {}
+            (_, None) => return Err(RequestError::Malformed("a text of its subject")),
         }
     }
     Ok(found)
@@ -251,43 +241,13 @@ fn is_ignored(value: Element<'_>) -> bool {
     }
 }
 
-/// Returns the text of a string of a type that Go reads; `None` for other elements and other characters than the type has.
-fn text(value: Element<'_>) -> Option<String> {
-    let content = value.content;
-    let of_utf8 = || String::from_utf8(content.to_vec()).ok();
-    // Go allows the asterisk and the ampersand, which many authorities wrote.
-    let is_printable = |byte: &u8| byte.is_ascii_alphanumeric() || b" '()+,-./:=?*&".contains(byte);
-    let is_numeric = |byte: &u8| byte.is_ascii_digit() || *byte == b' ';
-    match value.tag {
-        Tag::Utf8String => of_utf8(),
-        Tag::PrintableString if content.iter().all(is_printable) => of_utf8(),
-        Tag::NumericString if content.iter().all(is_numeric) => of_utf8(),
-        Tag::Ia5String if content.is_ascii() => of_utf8(),
-        // Latin-1, as Go reads it.
-        Tag::TeletexString => Some(content.iter().map(|byte| char::from(*byte)).collect()),
-        Tag::BmpString => basic_plane(content),
-        _ => None,
-    }
-}
-
-/// Returns the text of two bytes for each character, without a terminator. It has no surrogates and no noncharacters.
-fn basic_plane(content: &[u8]) -> Option<String> {
-    let content = content.strip_suffix(&[0, 0]).unwrap_or(content);
-    let (pairs, []) = content.as_chunks() else { return None };
-    let character = |pair: &[u8; 2]| match u16::from_be_bytes(*pair) {
-        0xfdd0..=0xfdef | 0xfffe..=0xffff => None,
-        unit => char::from_u32(unit.into()),
-    };
-    pairs.iter().map(character).collect()
-}
-
 /// Reads the alternative names that the attributes of a request ask for.
 fn requested_names(content: &[u8]) -> Result<Vec<AlternativeName>, RequestError> {
     let (mut names, mut seen) = (Vec::new(), BTreeSet::new());
     let mut attributes = Elements::new(content, "attributes")?;
     while let Some(attribute) = attributes.next()? {
         if attribute.tag != Tag::Sequence {
-            return Err(attributes.malformed());
+            return Err(attributes.malformed().into());
         }
         let mut parts = Elements::new(attribute.content, "attributes")?;
         let identifier = parts.identifier()?;
@@ -302,9 +262,10 @@ fn requested_names(content: &[u8]) -> Result<Vec<AlternativeName>, RequestError>
         values.finish()?;
         while let Some(extension) = extensions.next()? {
             if extension.tag != Tag::Sequence {
-                return Err(extensions.malformed());
+                return Err(extensions.malformed().into());
             }
-            let (identifier, value) = parse_extension(extension.content)?;
+            // The certificate sets its own critical flag.
+            let Extension { identifier, value, .. } = Extension::read(extension.content)?;
             if !seen.insert(identifier) {
                 return Err(RequestError::Twice);
             }
@@ -314,19 +275,6 @@ fn requested_names(content: &[u8]) -> Result<Vec<AlternativeName>, RequestError>
         }
     }
     Ok(names)
-}
-
-/// Returns an extension's object identifier and its value. The certificate sets its own critical flag.
-fn parse_extension(content: &[u8]) -> Result<(&[u8], &[u8]), RequestError> {
-    let mut parts = Elements::new(content, "extensions")?;
-    let identifier = parts.identifier()?;
-    let mut next = parts.next()?;
-    if let Some(Element { tag: Tag::Boolean, content: [0 | 0xff], .. }) = next {
-        next = parts.next()?;
-    }
-    let value = next.filter(|element| element.tag == Tag::OctetString).ok_or_else(|| parts.malformed())?;
-    parts.finish()?;
-    Ok((identifier, value.content))
 }
 
 fn alternative_names(value: &[u8]) -> Result<Vec<AlternativeName>, RequestError> {

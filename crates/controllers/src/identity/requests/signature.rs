@@ -15,7 +15,7 @@ use x509_cert::der::{Decode as _, Tag};
 use x509_cert::spki::ObjectIdentifier;
 
 use super::RequestError;
-use super::der::Elements;
+use coxswain_machinery::x509::Elements;
 
 const fn oid(text: &str) -> ObjectIdentifier {
     ObjectIdentifier::new_unwrap(text)

@@ -40,6 +40,7 @@ use self::token_file::FileToken;
 use super::api::{BoxError, HttpService};
 use super::config::{ConfigError, Connection, describe_auth, describe_kube};
 use super::layers::{ApiRequest, ApiResponse, Bearer, CountedTransport, TokenError, With};
+use super::tls::tls_config;
 use crate::environment::{Environment, Threads};
 
 /// How often files with client certificates are looked at.
@@ -267,12 +268,10 @@ async fn build(
 }
 
 fn material(connection: &Connection) -> Result<Material, ConfigError> {
-    // kube makes its TLS configuration with the process' default provider. Somebody else may have set one already.
-    drop(rustls::crypto::ring::default_provider().install_default());
     // Before the files are read for use: a change in between is found by the next look.
     let fingerprint = fingerprint(connection);
     let invalid = |error: kube::Error| connection.invalid(describe_kube(&error));
-    let tls = connection.config.rustls_client_config().map_err(invalid)?;
+    let tls = tls_config(&connection.config).map_err(|why| connection.invalid(why))?;
     // kube takes for granted that it can be sent, and panics if not.
     let token = connection.config.auth_info.token.as_ref();
     if token.is_some_and(|token| HeaderValue::from_str(token.expose_secret()).is_err()) {

@@ -1,13 +1,12 @@
 //! The certificates, keys and authorities that flags name: read once to see that they can be used, then forgotten.
 //! No error here quotes what is in a file.
 
-use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::sign::CertifiedKey;
 
 use super::Check;
 use crate::private_key::{CERTIFICATE_KEYS, KeyAlgorithm, PrivateKey, PrivateKeyError, TOKEN_KEYS};
+use crate::tls::{self, KeyError};
 
 /// A certificate and its key, by the flags that name their files.
 pub(super) struct Pair<'a> {
@@ -53,10 +52,9 @@ impl Check<'_> {
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
     ) {
-        let provider = rustls::crypto::ring::default_provider();
-        if let Err(error) = CertifiedKey::from_der(chain, key, &provider) {
+        if let Err(error) = tls::certified_key(chain, key, &tls::provider()) {
             let problem = match error {
-                rustls::Error::InconsistentKeys(_) => return self.foreign(pair),
+                KeyError::Mismatch => return self.foreign(pair),
                 _ => format!("{:?} and {:?} can't be used together: {error}", pair.key_file, pair.cert_file),
             };
             self.fail(pair.key_flag, problem, format!("the private key of --{}", pair.cert_flag));
@@ -143,14 +141,14 @@ impl Check<'_> {
 
     /// The private key in a file, which TLS can use.
     fn private_key(&mut self, flag: &str, path: &str) -> Option<PrivateKeyDer<'static>> {
-        const KINDS: &str = "RSA (2048 to 4096 bits) or ECDSA (P-256, P-384)";
+        const KINDS: &str = "RSA (2048 to 4096 bits) or ECDSA (P-256, P-384, P-521)";
         let bytes = self.read(flag, path)?;
         let Ok(key) = PrivateKeyDer::from_pem_slice(&bytes) else {
             let allowed = format!("a PEM file with an {KINDS} private key");
             self.fail(flag, format!("{path:?} holds no private key"), allowed);
             return None;
         };
-        let provider: CryptoProvider = rustls::crypto::ring::default_provider();
+        let provider = tls::provider();
         if provider.key_provider.load_private_key(key.clone_key()).is_err() {
             self.unusable(flag, path, KINDS);
             return None;

@@ -452,7 +452,7 @@ fn what_is_not_used_is_not_looked_at() {
 }
 
 #[test]
-fn a_key_on_p521_signs_tokens_and_certificates_and_serves_nothing() {
+fn a_key_on_p521_signs_tokens_and_certificates_and_serves() {
     let flag = |flag: &str, form: &str| {
         format!("--{flag}={}/../../tests/data/keys/p521{form}.pem", env!("CARGO_MANIFEST_DIR"))
     };
@@ -462,8 +462,12 @@ fn a_key_on_p521_signs_tokens_and_certificates_and_serves_nothing() {
         let (certificate, key) = (pki.flag("cluster-signing-cert-file", "a.crt"), "cluster-signing-key-file");
         refused(&[&certificate, &flag(key, form)], key, &["is not that of the certificate"]);
         let (certificate, key) = (pki.flag("tls-cert-file", "a.crt"), "tls-private-key-file");
-        refused(&[&certificate, &flag(key, form)], key, &["of no kind that can be used"]);
+        refused(&[&certificate, &flag(key, form)], key, &["is not that of the certificate"]);
     }
+    let authority = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/authorities/p521");
+    let files =
+        [format!("--tls-cert-file={authority}.crt"), format!("--tls-private-key-file={authority}.key")];
+    valid(&[&files[0], &files[1]]);
 }
 
 #[test]

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderName};
 use rustls_pki_types::CertificateDer;
-use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use super::trust::{TrustStore, common_name};
+use super::trust::TrustStore;
 use crate::serve::options::RequestHeaderOptions;
 use crate::serve::user::UserInfo;
+use crate::x509::Certificate;
 
 /// Which proxies and which headers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,9 +85,9 @@ impl RequestHeader {
         }
         let rules = self.rules.load();
         if !rules.allowed_names.is_empty() {
-            let (_, cert) = X509Certificate::from_der(leaf).map_err(|error| error.to_string())?;
-            let name = common_name(&cert).unwrap_or_default();
-            if !rules.allowed_names.contains(&name) {
+            let cert = Certificate::read(leaf).map_err(|error| error.to_string())?;
+            let name = cert.subject.common_name();
+            if !rules.allowed_names.iter().any(|allowed| allowed == name) {
                 return Err(format!("the common name {name:?} is not among the names allowed"));
             }
         }
@@ -95,7 +95,7 @@ impl RequestHeader {
         let mut groups = Vec::new();
         for header in &rules.group {
             for value in headers.get_all(header) {
-                groups.push(text(value)?.to_owned());
+                groups.extend(Some(text(value)?).filter(|group| !group.is_empty()).map(str::to_owned));
             }
         }
         let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();

@@ -10,12 +10,13 @@ use tokio::sync::Semaphore;
 
 use super::fixtures::{Ca, FakeReviews, Reply, Setup, client_params, request};
 use crate::serve::*;
+use crate::x509::fixtures::name_part;
 
 const UNAUTHORIZED: &str = "{\n  \"kind\": \"Status\",\n  \"apiVersion\": \"v1\",\n  \"metadata\": {},\n  \
     \"status\": \"Failure\",\n  \"message\": \"Unauthorized\",\n  \"reason\": \"Unauthorized\",\n  \"code\": 401\n}";
 
 /// A setup with a page that says who asked, and what the handler saw of the request.
-fn whoami(reviews: FakeReviews) -> Setup {
+pub(super) fn whoami(reviews: FakeReviews) -> Setup {
     let setup = Setup::new(reviews);
     setup.router.add(
         "/whoami",
@@ -85,6 +86,41 @@ async fn certificates_that_nobody_vouches_for_are_401_even_on_open_paths() {
         let reply = client.send(curl).await;
         assert_unauthorized(&reply);
         assert_eq!(reply.body, UNAUTHORIZED);
+    }
+}
+
+#[tokio::test]
+async fn a_group_under_a_tag_that_go_does_not_read_is_none() {
+    let setup = whoami(FakeReviews::default().allows("eve", "/whoami"));
+    let running = setup.start().await;
+    // Constructed, of the context's class, of the application's class, and both.
+    for tag in [0x2c, 0x8c, 0x4c, 0xac, 0xcc] {
+        for attribute in [3, 10] {
+            let subject = [name_part(3, 0x0c, b"eve"), name_part(attribute, tag, b"system:masters")].concat();
+            let reply = running
+                .client()
+                .with_malformed_cert(&setup.client_ca.client_of(&subject))
+                .get("/whoami")
+                .await;
+            assert_unauthorized(&reply);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_name_of_any_string_type_names_a_user() {
+    let setup = whoami(FakeReviews::default().allows("jane", "/whoami").allows("jos\u{e9}", "/whoami"));
+    let running = setup.start().await;
+    for (tag, name, expected) in [
+        (0x0c, &b"jane"[..], "jane||dev,"),
+        (0x13, b"jane", "jane||dev,"),
+        (0x16, b"jane", "jane||dev,"),
+        (0x1e, b"\0j\0a\0n\0e", "jane||dev,"),
+        (0x14, b"jos\xe9", "jos\u{e9}||dev,"),
+    ] {
+        let subject = [name_part(10, 0x1e, b"\0d\0e\0v"), name_part(3, tag, name)].concat();
+        let reply = running.client().with_cert(&setup.client_ca.client_of(&subject)).get("/whoami").await;
+        assert!(reply.body.starts_with(expected), "{tag:#04x}: {}", reply.body);
     }
 }
 
@@ -206,6 +242,18 @@ async fn a_front_proxy_says_for_whom_it_calls() {
     let reply = proxy.send(request(Method::GET, "/whoami", REMOTE)).await;
     assert!(reply.body.starts_with("jane|77|dev,ops,system:authenticated|scope/s=a+b|"), "{}", reply.body);
     assert!(!reply.body.contains("x-remote"), "a handler saw the proxy's headers: {}", reply.body);
+}
+
+#[tokio::test]
+async fn an_empty_group_of_a_front_proxy_is_none() {
+    let proxy_ca = Ca::new("proxy-ca");
+    let mut setup = whoami(FakeReviews::default().allows("jane", "/whoami"));
+    with_front_proxy(&mut setup, &proxy_ca);
+    let running = setup.start().await;
+    let proxy = running.client().with_cert(&proxy_ca.client("front-proxy-client", &[]));
+    let groups = [("x-remote-user", "jane"), ("x-remote-group", ""), ("x-remote-group", "dev")];
+    let reply = proxy.send(request(Method::GET, "/whoami", &groups)).await;
+    assert!(reply.body.starts_with("jane||dev,system:authenticated|"), "{}", reply.body);
 }
 
 #[tokio::test]

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -18,7 +20,7 @@ use parking_lot::Mutex;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
 };
-use rustls::{ClientConfig, RootCertStore};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -29,11 +31,13 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::ApiError;
+use crate::client::{ApiError, tls_config};
 use crate::model::clock::SystemClock;
 use crate::serve::*;
 use crate::telemetry::Profiler;
 use crate::telemetry::Registry;
+use crate::tls::provider;
+use crate::x509::fixtures::{Draft, public_key, to_pem};
 
 /// A certificate and its key, in PEM.
 #[derive(Clone)]
@@ -60,6 +64,18 @@ impl Ca {
     pub(super) fn sign(&self, params: &CertificateParams) -> Pair {
         let key = KeyPair::generate().unwrap();
         Pair { cert: params.signed_by(&key, &self.0).unwrap().pem(), key: key.serialize_pem() }
+    }
+
+    /// Signs a client certificate whose subject has this content.
+    pub(super) fn client_of(&self, subject: &[u8]) -> Pair {
+        self.client_by(|key| Draft::new(public_key(key), subject.to_vec()))
+    }
+
+    /// Signs a client certificate by a draft of it.
+    pub(super) fn client_by(&self, draft: impl Fn(&KeyPair) -> Draft) -> Pair {
+        let key = KeyPair::generate().unwrap();
+        let der = draft(&key).issued_by(self.0.der(), self.0.key());
+        Pair { cert: to_pem(&der), key: key.serialize_pem() }
     }
 
     pub(super) fn client(&self, name: &str, groups: &[&str]) -> Pair {
@@ -297,7 +313,14 @@ pub(super) struct Running {
 
 impl Running {
     pub(super) fn client(&self) -> Client {
-        Client { address: self.address, trust: self.trust.clone(), cert: None, h1: false, name: "localhost" }
+        Client {
+            address: self.address,
+            trust: self.trust.clone(),
+            cert: None,
+            is_malformed: false,
+            h1: false,
+            name: "localhost",
+        }
     }
 
     /// One anonymous GET on a connection of its own.
@@ -312,6 +335,8 @@ pub(super) struct Client {
     pub(super) address: SocketAddr,
     pub(super) trust: String,
     pub(super) cert: Option<Pair>,
+    /// Presents the certificate although our client refuses it.
+    pub(super) is_malformed: bool,
     pub(super) h1: bool,
     pub(super) name: &'static str,
 }
@@ -322,30 +347,32 @@ impl Client {
         self
     }
 
+    pub(super) fn with_malformed_cert(self, pair: &Pair) -> Self {
+        Self { is_malformed: true, ..self.with_cert(pair) }
+    }
+
     pub(super) fn with_h1(mut self) -> Self {
         self.h1 = true;
         self
     }
 
     pub(super) async fn tls(&self) -> std::io::Result<TlsStream<TcpStream>> {
-        let mut roots = RootCertStore::empty();
-        for cert in CertificateDer::pem_slice_iter(self.trust.as_bytes()) {
-            roots.add(cert.unwrap()).unwrap();
+        let trust = CertificateDer::pem_slice_iter(self.trust.as_bytes());
+        let mut cluster = kube::Config::new("https://localhost".parse().unwrap());
+        cluster.root_cert = Some(trust.map(|cert| cert.unwrap().to_vec()).collect());
+        if let Some(pair) = self.cert.as_ref().filter(|_| !self.is_malformed) {
+            cluster.auth_info.client_certificate_data = Some(BASE64_STANDARD.encode(&pair.cert));
+            cluster.auth_info.client_key_data = Some(BASE64_STANDARD.encode(&pair.key).into());
         }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots);
-        let mut config = match &self.cert {
-            None => builder.with_no_client_auth(),
-            Some(pair) => {
-                let chain =
-                    CertificateDer::pem_slice_iter(pair.cert.as_bytes()).collect::<Result<_, _>>().unwrap();
-                let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
-                builder.with_client_auth_cert(chain, key).unwrap()
-            }
-        };
+        let mut config = tls_config(&cluster).unwrap();
+        if let Some(pair) = self.cert.as_ref().filter(|_| self.is_malformed) {
+            let chain =
+                CertificateDer::pem_slice_iter(pair.cert.as_bytes()).collect::<Result<_, _>>().unwrap();
+            let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
+            let key = provider().key_provider.load_private_key(key).unwrap();
+            config.client_auth_cert_resolver =
+                Arc::new(SingleCertAndKey::from(CertifiedKey::new(chain, key)));
+        }
         config.alpn_protocols = vec![if self.h1 { b"http/1.1".to_vec() } else { b"h2".to_vec() }];
         let stream = TcpStream::connect(self.address).await?;
         let name = ServerName::try_from(self.name).unwrap();

@@ -6,6 +6,7 @@ mod caches;
 mod connections;
 mod fixtures;
 mod floods;
+mod handshakes;
 mod pages;
 mod parsing;
 mod reviews;

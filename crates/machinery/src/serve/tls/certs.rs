@@ -142,8 +142,5 @@ pub(in crate::serve) fn certified_key(
         return Err("it holds no PEM certificate".to_owned());
     }
     let key = PrivateKeyDer::from_pem_slice(key_pem).map_err(|error| format!("private key: {error}"))?;
-    CertifiedKey::from_der(chain, key, provider).map_err(|error| match error {
-        rustls::Error::InconsistentKeys(_) => "the private key does not belong to the certificate".to_owned(),
-        other => other.to_string(),
-    })
+    crate::tls::certified_key(chain, key, provider).map_err(|error| error.to_string())
 }

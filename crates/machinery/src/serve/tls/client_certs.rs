@@ -8,10 +8,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::CryptoProvider;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use rustls_pki_types::{CertificateDer, UnixTime};
+
+use crate::tls::{verify_tls12_signature, verify_tls13_signature};
 
 pub(super) struct AnyClientCert {
     provider: Arc<CryptoProvider>,
@@ -54,7 +56,7 @@ impl ClientCertVerifier for AnyClientCert {
         cert: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, cert, signature, &self.provider.signature_verification_algorithms)
+        verify_tls12_signature(message, cert, signature)
     }
 
     fn verify_tls13_signature(
@@ -63,7 +65,7 @@ impl ClientCertVerifier for AnyClientCert {
         cert: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, cert, signature, &self.provider.signature_verification_algorithms)
+        verify_tls13_signature(message, cert, signature)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

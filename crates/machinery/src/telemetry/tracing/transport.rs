@@ -15,12 +15,11 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use opentelemetry_http::{HttpClient, HttpError};
 use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithHttpConfig, WithTonicConfig};
 use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject;
 use tonic::transport::{Channel, Endpoint};
 
 use super::provider::TracingError;
 use super::settings::{Protocol, TracingSettings};
+use crate::tls::{self, Roots, ServerVerifier};
 
 /// A collector answers with little; more than this is read from none.
 const MOST_ANSWERED: usize = 1 << 20;
@@ -63,11 +62,14 @@ impl Collector<'_> {
     }
 
     fn tls(self) -> Result<ClientConfig, TracingError> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let builder =
+            ClientConfig::builder_with_provider(tls::provider()).with_safe_default_protocol_versions();
         let builder = builder.map_err(|error| TracingError::Exporter(error.to_string()))?;
         let builder = match self.certificate {
-            Some(path) => builder.with_root_certificates(roots(path)?),
+            Some(path) => {
+                let verifier = Arc::new(ServerVerifier::new(roots(path)?));
+                builder.dangerous().with_custom_certificate_verifier(verifier)
+            }
             // The system's roots need not even be there where nothing is encrypted.
             None if self.endpoint.scheme_str() == Some("http") => {
                 builder.with_root_certificates(RootCertStore::empty())
@@ -103,14 +105,10 @@ pub(super) fn exporter(settings: &TracingSettings) -> Result<SpanExporter, Traci
     built.map_err(|error| TracingError::Exporter(error.to_string()))
 }
 
-fn roots(path: &Path) -> Result<RootCertStore, TracingError> {
+fn roots(path: &Path) -> Result<Roots, TracingError> {
     let unfit = |why: String| TracingError::Certificate { path: path.to_owned(), why };
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(path).map_err(|error| unfit(error.to_string()))? {
-        let certificate = certificate.map_err(|error| unfit(error.to_string()))?;
-        roots.add(certificate).map_err(|error| unfit(error.to_string()))?;
-    }
-    if roots.is_empty() { Err(unfit("there is no certificate in it".to_owned())) } else { Ok(roots) }
+    let pem = std::fs::read(path).map_err(|error| unfit(error.to_string()))?;
+    Roots::from_pem(&pem).map_err(|error| unfit(error.to_string()))
 }
 
 /// OTLP/HTTP on our own client.

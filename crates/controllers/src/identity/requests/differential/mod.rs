@@ -4,6 +4,7 @@
 //! and that the signature is good. Coxswain may refuse more. Requests are mutated by `mutations` from fixed seeds, 20,000 of them,
 //! and 1,000,000 with COXSWAIN_FULL. `recorded` compares without Go.
 
+mod certificates;
 mod mutations;
 mod recorded;
 
@@ -138,12 +139,13 @@ enum Outcome {
 }
 
 /// Go's words for a point that is not on its curve, when it reads a request and when it makes a certificate.
-const BESIDE_CURVE: [&str; 6] = [
+const BESIDE_CURVE: [&str; 7] = [
     "failed to unmarshal elliptic curve point",
     "point not on curve",
     "invalid P224Element encoding",
     "invalid P256 element encoding",
     "invalid P384Element encoding",
+    "invalid P256 point encoding",
     "invalid P521Element encoding",
 ];
 

@@ -43,7 +43,7 @@ impl Random {
 }
 
 /// Contents of strings: some that every type has, some that only a few have, URIs, addresses, other characters.
-const CONTENTS: &[&[u8]] = &[
+pub(super) const CONTENTS: &[&[u8]] = &[
     b"",
     b"a",
     b"system:masters",

@@ -10,7 +10,7 @@ const MAX_HOST: usize = 253;
 const MAX_LABEL: usize = 63;
 
 /// Returns the URI in the form that `net/url` prints; `None` if it is not accepted.
-pub(super) fn normalize(uri: &str) -> Option<String> {
+pub fn normalize(uri: &str) -> Option<String> {
     let end = uri.find(['/', '?', '#']).unwrap_or(uri.len());
     let (scheme, rest) = match uri[..end].split_once(':') {
         Some((scheme, _)) => (Some(scheme), &uri[scheme.len() + 1..]),

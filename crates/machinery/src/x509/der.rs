@@ -4,30 +4,39 @@
 use x509_cert::der::asn1::AnyRef;
 use x509_cert::der::{Decode as _, Reader as _, SliceReader, Tag, TagNumber, Tagged as _};
 
-use super::RequestError;
+/// A part that is not encoded as DER requires, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("malformed {0}")]
+pub struct Malformed(pub &'static str);
 
-/// A run of elements, and the part of a request that it is, for errors.
-pub(super) struct Elements<'a> {
+/// A run of elements, and the part of the text that it is, for errors.
+#[derive(Debug)]
+pub struct Elements<'a> {
     reader: SliceReader<'a>,
     part: &'static str,
 }
 
 /// An element with its tag and length (`der`) and without (`content`).
-#[derive(Clone, Copy)]
-pub(super) struct Element<'a> {
-    pub(super) tag: Tag,
-    pub(super) content: &'a [u8],
-    pub(super) der: &'a [u8],
+#[derive(Clone, Copy, Debug)]
+pub struct Element<'a> {
+    /// Class, constructed bit and number.
+    pub tag: Tag,
+    /// The bytes after the length.
+    pub content: &'a [u8],
+    /// All bytes.
+    pub der: &'a [u8],
 }
 
 impl<'a> Elements<'a> {
-    pub(super) fn new(bytes: &'a [u8], part: &'static str) -> Result<Self, RequestError> {
-        let reader = SliceReader::new(bytes).map_err(|_| RequestError::Malformed(part))?;
+    /// Starts at the first element.
+    pub fn new(bytes: &'a [u8], part: &'static str) -> Result<Self, Malformed> {
+        let reader = SliceReader::new(bytes).map_err(|_| Malformed(part))?;
         Ok(Self { reader, part })
     }
 
     /// Returns the next element of any tag, or `None` at the end.
-    pub(super) fn next(&mut self) -> Result<Option<Element<'a>>, RequestError> {
+    #[expect(clippy::should_implement_trait, reason = "an iterator cannot return the error with `?`")]
+    pub fn next(&mut self) -> Result<Option<Element<'a>>, Malformed> {
         if self.reader.is_finished() {
             return Ok(None);
         }
@@ -37,23 +46,23 @@ impl<'a> Elements<'a> {
     }
 
     /// Returns the next element, which must have this tag.
-    pub(super) fn element(&mut self, tag: Tag) -> Result<Element<'a>, RequestError> {
+    pub fn element(&mut self, tag: Tag) -> Result<Element<'a>, Malformed> {
         self.next()?.filter(|element| element.tag == tag).ok_or_else(|| self.malformed())
     }
 
     /// Returns the content of the next element, which must have this tag.
-    pub(super) fn content(&mut self, tag: Tag) -> Result<&'a [u8], RequestError> {
+    pub fn content(&mut self, tag: Tag) -> Result<&'a [u8], Malformed> {
         Ok(self.element(tag)?.content)
     }
 
     /// Returns the next element's object identifier, in its encoding.
-    pub(super) fn identifier(&mut self) -> Result<&'a [u8], RequestError> {
+    pub fn identifier(&mut self) -> Result<&'a [u8], Malformed> {
         let content = self.content(Tag::ObjectIdentifier)?;
         if is_identifier(content) { Ok(content) } else { Err(self.malformed()) }
     }
 
     /// Returns the next element's bits, which must fill whole bytes.
-    pub(super) fn bytes_of_bits(&mut self) -> Result<&'a [u8], RequestError> {
+    pub fn bytes_of_bits(&mut self) -> Result<&'a [u8], Malformed> {
         match self.content(Tag::BitString)? {
             [0, bytes @ ..] => Ok(bytes),
             _ => Err(self.malformed()),
@@ -61,17 +70,18 @@ impl<'a> Elements<'a> {
     }
 
     /// Fails unless all elements were read.
-    pub(super) fn finish(self) -> Result<(), RequestError> {
+    pub fn finish(self) -> Result<(), Malformed> {
         if self.reader.is_finished() { Ok(()) } else { Err(self.malformed()) }
     }
 
-    pub(super) fn malformed(&self) -> RequestError {
-        RequestError::Malformed(self.part)
+    /// Returns the error for an element that does not belong here.
+    pub fn malformed(&self) -> Malformed {
+        Malformed(self.part)
     }
 }
 
 /// The tag of an element that its context defines.
-pub(super) const fn context(number: u32, constructed: bool) -> Tag {
+pub const fn context(number: u32, constructed: bool) -> Tag {
     Tag::ContextSpecific { constructed, number: TagNumber(number) }
 }
 

@@ -1,0 +1,46 @@
+//! TLS as Go's `crypto/tls` and `crypto/x509` accept it: keys and signatures, and the verification of certificates.
+//!
+//! ring and webpki decide wherever they can. [`provider`] adds the curve P-521 and signatures by RSA keys from 1024 bits in
+//! certificates, which ring's provider for rustls lacks. [`Roots`] adds two cases that webpki refuses: a certificate that is itself
+//! in the CA bundle, and a client certificate of X.509 version 1. It refuses several that webpki accepts and Go does not; a test compares
+//! the verdicts on mutated chains with Go's.
+
+mod algorithms;
+mod handshake;
+mod keys;
+mod refusal;
+mod roots;
+mod server;
+
+use std::sync::{Arc, LazyLock};
+
+use rustls::crypto::CryptoProvider;
+
+pub use handshake::{verify_tls12_signature, verify_tls13_signature};
+pub use keys::{KeyError, certified_key};
+pub use roots::{Purpose, RootError, Roots};
+pub use server::{ReloadingServerVerifier, ServerVerifier};
+
+static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
+    Arc::new(CryptoProvider {
+        signature_verification_algorithms: algorithms::SUPPORTED,
+        key_provider: &keys::Keys,
+        ..rustls::crypto::ring::default_provider()
+    })
+});
+
+/// Returns the cryptography of all connections: ring's, with P-521.
+pub fn provider() -> Arc<CryptoProvider> {
+    Arc::clone(&PROVIDER)
+}
+
+/// Sets the provider for libraries that make TLS configurations with the process' default.
+pub fn install() {
+    // It fails if there is a default already, which is this one, or that of a test.
+    drop(CryptoProvider::clone(&PROVIDER).install_default());
+}
+
+#[cfg(any(test, feature = "testing"))]
+pub mod cases;
+#[cfg(test)]
+mod tests;

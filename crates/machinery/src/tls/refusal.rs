@@ -1,0 +1,77 @@
+//! Reasons for which a certificate is refused.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::{CertificateError, Error, OtherError};
+
+use crate::x509::Malformed;
+
+/// A reason that rustls has no error for.
+#[derive(thiserror::Error)]
+pub(super) enum Refusal {
+    #[error("{0}")]
+    Malformed(Malformed),
+    #[error("a critical extension is not supported")]
+    CriticalExtension,
+    #[error("its issuer may not sign certificates")]
+    Issuer,
+    #[error("more intermediates than its CA allows")]
+    PathLength,
+    #[error("a certificate of X.509 version 1 must be signed directly by a CA certificate of the bundle")]
+    VersionOne,
+    #[error(
+        "unsupported key or signature algorithm; supported are ECDSA on P-256, P-384 and P-521, Ed25519, and RSA from 2048 to 8192 bits"
+    )]
+    Algorithm,
+    #[error("rules about policies are not supported")]
+    Policies,
+    #[error("its CA constrains names, and it has an email address, a URI or an odd DNS name")]
+    Names,
+    #[error("{0} intermediates are presented, more than 8")]
+    TooMany(usize),
+    #[error("its CA certificate: {0}")]
+    Authority(String),
+    #[error("{0}")]
+    Other(webpki::Error),
+}
+
+/// rustls shows the debug form of other errors than its own.
+impl fmt::Debug for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl From<Refusal> for CertificateError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Other(OtherError(Arc::new(refusal)))
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        CertificateError::from(refusal).into()
+    }
+}
+
+/// Returns an error of webpki as rustls shows it.
+pub(super) fn convert(error: webpki::Error) -> Error {
+    match error {
+        webpki::Error::BadDer | webpki::Error::BadDerTime | webpki::Error::TrailingData(_) => {
+            CertificateError::BadEncoding
+        }
+        webpki::Error::CertNotValidYet { time, not_before } => {
+            CertificateError::NotValidYetContext { time, not_before }
+        }
+        webpki::Error::CertExpired { time, not_after } => {
+            CertificateError::ExpiredContext { time, not_after }
+        }
+        webpki::Error::UnknownIssuer => CertificateError::UnknownIssuer,
+        webpki::Error::InvalidSignatureForPublicKey => CertificateError::BadSignature,
+        webpki::Error::UnsupportedSignatureAlgorithmContext(_)
+        | webpki::Error::UnsupportedSignatureAlgorithmForPublicKeyContext(_) => Refusal::Algorithm.into(),
+        other => Refusal::Other(other).into(),
+    }
+    .into()
+}
