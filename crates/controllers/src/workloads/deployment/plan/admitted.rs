@@ -73,7 +73,7 @@ impl Names {
 
 /// How long after the last ReplicaSet one more is created, when there are so many more than [`MOST_CHANGED`].
 fn pause(more: usize) -> SignedDuration {
-    NEXT_NAME * (1 << more.min(MOST_DOUBLED))
+    NEXT_NAME * (1_i32 << more.min(MOST_DOUBLED))
 }
 
 /// The hash of the admitted template, if `set` was created from the template of these names and changed by admission then.
