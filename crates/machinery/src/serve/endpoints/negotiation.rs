@@ -85,8 +85,8 @@ impl Form {
         clauses.sort_by(|a, b| b.weight.total_cmp(&a.weight).then(a.ranges().cmp(&b.ranges())));
         clauses.iter().find_map(|clause| clause.form(kind)).unwrap_or_else(|| {
             // Errors are not objects of the page: a clause that names one does not choose their encoding.
-            let plain = clauses.iter().filter(|clause| clause.names_nothing());
-            let chosen = plain.into_iter().find_map(|clause| Some((clause.encoding()?, clause.pretty)));
+            let mut plain = clauses.iter().filter(|clause| clause.names_nothing());
+            let chosen = plain.find_map(|clause| Some((clause.encoding()?, clause.pretty)));
             let (encoding, pretty) = chosen.unwrap_or((Encoding::Json, true));
             Self::NotAcceptable { encoding, pretty }
         })

@@ -239,7 +239,7 @@ async fn configuration_flags_and_status_have_pages() {
 
 /// A request for a page, past authentication.
 async fn ask(router: &Router, page: &str, accept: &[String], agent: &str) -> (http::response::Parts, String) {
-    let (path, query) = page.split_once('?').map_or((page, ""), |(path, query)| (path, query));
+    let (path, query) = page.split_once('?').unwrap_or((page, ""));
     let mut request = http::Request::new(crate::serve::answers::full(""));
     *request.uri_mut() = format!("{path}?{query}").parse().unwrap();
     for value in accept {

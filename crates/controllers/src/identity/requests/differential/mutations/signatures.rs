@@ -55,7 +55,7 @@ pub(in crate::identity::requests::differential) fn variants(der: &[u8]) -> Vec<V
         push(&|request| request.children()[2].set_bytes(bits.clone()));
     }
     let key = request.clone().children()[0].children()[2].clone();
-    for key in keys(key) {
+    for key in keys(&key) {
         push(&|request| request.children()[0].children()[2] = key.clone());
     }
     all
@@ -112,7 +112,7 @@ fn signatures(bits: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// Returns variants of a public key.
-fn keys(key: Node) -> Vec<Node> {
+fn keys(key: &Node) -> Vec<Node> {
     let mut all = Vec::new();
     let mut push = |change: &dyn Fn(&mut Node)| {
         let mut key = key.clone();
