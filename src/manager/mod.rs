@@ -80,7 +80,7 @@ pub async fn run(
     let shutdown = CancellationToken::new();
     let mut signals = JoinSet::new();
     signals.spawn(signals::cancel_on_signal(shutdown.clone()));
-    let result = run_until(shutdown, config, registry, set_verbosity, traces, environment).await;
+    let result = Box::pin(run_until(shutdown, config, registry, set_verbosity, traces, environment)).await;
     signals.shutdown().await;
     result
 }
