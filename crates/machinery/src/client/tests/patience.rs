@@ -167,7 +167,7 @@ async fn write_of_an_earlier_term_does_not_pass_a_gate_that_is_open_again() {
     let (service, seen) = always(429, "1");
     let gate = WriteGate::new();
     let limit = RateLimit {
-        limiter: RateLimiter::new(0.1, 1).map(Arc::new),
+        limits: RateLimits::new(0.1, 1),
         metrics: ClientMetrics::register(&Registry::new()).unwrap().of_host("host:1".into()),
     };
     let stack = With(limit).layer(With(gate.clone()).layer(service));

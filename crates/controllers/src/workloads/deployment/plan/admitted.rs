@@ -59,7 +59,7 @@ impl Names {
         sets: &[Arc<ReplicaSet>],
         now: Timestamp,
     ) -> Result<bool, Unplannable> {
-        let mut changed = 0;
+        let mut changed: usize = 0;
         let mut last = Timestamp::MIN;
         for set in sets.iter().filter(|set| set.metadata.is_controlled_by(owner)) {
             if self.changed(set)?.is_some() {
