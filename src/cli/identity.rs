@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
-use kube::client::ConfigExt as _;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
@@ -20,7 +19,7 @@ use super::token::{Tokens, secret};
 use super::trust::{TrustFacts, Voucher};
 use coxswain_machinery::client::{
     ApiClient, ClientBuildError, ClientBuilder, ClientMetrics, ClientOptions, ConfigError, Connection,
-    Origin, describe_kube, describe_kubeconfig, proxy_url, read_kubeconfig, tls_config,
+    Origin, describe_kubeconfig, proxy_url, read_kubeconfig, tls_config,
 };
 
 /// How long the API server may take to tell who the replicas are.

@@ -6,7 +6,6 @@ use std::collections::{HashMap, HashSet};
 use std::mem::take;
 use std::path::{Path, PathBuf};
 
-use syn::spanned::Spanned as _;
 use syn::visit::{self, Visit};
 use syn::{Expr, Pat, Signature, Type};
 

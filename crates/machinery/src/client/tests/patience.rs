@@ -15,7 +15,7 @@ use tower::Layer as _;
 
 use crate::api::kinds::{NAMESPACES, PODS};
 use crate::api::meta::ObjectMeta;
-use crate::client::layers::{ClientMetrics, RateLimit, RateLimiter, With, WriteGate};
+use crate::client::layers::{ClientMetrics, RateLimit, RateLimits, With, WriteGate};
 use crate::client::testing::{answer, endless, mock};
 use crate::client::{
     ApiClient, ApiError, DeleteOptions, HttpService, ListQuery, RequestIntent, WaitSeats, WatchQuery,
