@@ -182,7 +182,9 @@ pub(crate) fn manager(
             Ok(_) => panic!("these flags are a manager's"),
             Err(refused) => return Err(refused.to_string()),
         };
-        let ended = run_until(stop, startup.config, REGISTRY, Arc::new(|_| Ok(())), None, environment).await;
+        let ended =
+            Box::pin(run_until(stop, startup.config, REGISTRY, Arc::new(|_| Ok(())), None, environment))
+                .await;
         ended.map_err(|error| error.to_string())
     }
 }
