@@ -238,7 +238,7 @@ impl Supervisor {
 
     /// Works until [`Supervisor::stop`].
     pub(super) async fn run(self: Arc<Self>) {
-        let _ = self.stop.run_until_cancelled(self.supervise()).await;
+        let _ = self.stop.run_until_cancelled(Box::pin(self.supervise())).await;
     }
 
     /// Waits until the watches that were there at the start have synced, or long enough.
