@@ -134,13 +134,22 @@ impl Begun {
         if let Some(created) = &self.created {
             return Leftover::Running(at.clone(), created.clone());
         }
-        let is_it =
-            |pod: &&Arc<Pod>| self.recycler.pod.as_ref().is_none_or(|expected| *expected == pod.metadata.uid);
-        let Some(pod) = self.cached.as_ref().filter(is_it) else { return Leftover::Gone };
+        let Some(pod) = self.pod() else { return Leftover::Gone };
         match pod.metadata.deletion_timestamp {
             None => Leftover::Running(at.clone(), pod.metadata.uid.clone()),
             Some(ends) => Leftover::Leaving(Timestamp::from(ends).checked_add(LATE).ok()),
         }
+    }
+
+    /// Whether the Pod has run to its end, so that it empties the volume no longer. Its `activeDeadlineSeconds` ends it.
+    pub(super) fn has_ended(&self) -> bool {
+        self.created.is_none() && self.pod().is_none_or(|pod| pod.is_finished())
+    }
+
+    fn pod(&self) -> Option<&Arc<Pod>> {
+        let is_it =
+            |pod: &&Arc<Pod>| self.recycler.pod.as_ref().is_none_or(|expected| *expected == pod.metadata.uid);
+        self.cached.as_ref().filter(is_it)
     }
 }
 

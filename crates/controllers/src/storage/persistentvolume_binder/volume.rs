@@ -127,8 +127,7 @@ fn decide(held: &Held, now: Timestamp, note: &mut Note) -> Result<Plan, WireErro
     };
     // Nobody else gets the volume while the Pod may still empty it, and the next Pod has the same name. A link that somebody has set is
     // heeded at once, unless it is one to take back.
-    let waits =
-        matches!(verdict, Verdict::Available | Verdict::Unbind | Verdict::Reclaim(Reclaim::Recycle(_)));
+    let waits = frees(&verdict) || is_recycled(&verdict);
     let left = ends.map_or(LEAVES_WITHIN, |ends| ends.duration_since(now).unsigned_abs());
     let is_late = ends.is_some_and(|ends| ends <= now);
     let mut plan = if is_late {
@@ -141,6 +140,15 @@ fn decide(held: &Held, now: Timestamp, note: &mut Note) -> Result<Plan, WireErro
     };
     plan.steps.splice(0..0, leftover);
     Ok(plan)
+}
+
+/// Whether anybody may bind the volume afterwards.
+fn frees(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Available | Verdict::Unbind)
+}
+
+fn is_recycled(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Reclaim(Reclaim::Recycle(_)))
 }
 
 /// The recycling that has begun, if the volume is not to be recycled for that release any longer: it was bound again, its link or its
@@ -333,9 +341,10 @@ fn without_pod(at: Key, uid: Uid) -> Step {
 /// What has failed, as far as the volume says so: its directory could not be removed, or the Pod that empties it could not be made.
 fn record(held: &Held, failure: &Failure, now: Timestamp, note: &mut Note) -> Result<Plan, WireError> {
     let verdict = verdict(held);
-    if without_reason(held, &verdict).is_some() {
-        // The Pod of an earlier release could not be deleted, which is retried. Only another recycling waits for that.
-        let waits = matches!(verdict, Verdict::Reclaim(Reclaim::Recycle(_)));
+    if let Some(begun) = without_reason(held, &verdict) {
+        // The Pod of an earlier release could not be deleted, which is retried. Once it has run to its end, only another recycling waits
+        // for that.
+        let waits = is_recycled(&verdict) || frees(&verdict) && !begun.has_ended();
         return if waits { Ok(Plan::default()) } else { carry_out(held, verdict, now, note) };
     }
     let is_about = |kind: &'static Kind| failure.kind == kind;

@@ -179,6 +179,15 @@ fn recycler_pod_that_is_being_deleted_is_waited_for() {
     }
 }
 
+/// Links the volume to a claim that has another one.
+fn link_elsewhere(world: &World) {
+    let mut elsewhere = claim("elsewhere");
+    elsewhere.spec.volume_name = "other".into();
+    let mut volume = PersistentVolume::clone(&world.volume("vol"));
+    volume.spec.claim_ref = reference(&elsewhere, true);
+    world.put_claim(&elsewhere).put_volume(&volume).show_all();
+}
+
 /// The link names a claim that has another volume: it is taken back when the Pod has ended, for then the volume is anybody's.
 #[test]
 fn recycler_pod_ends_before_a_wrong_link_is_taken_back() {
@@ -186,11 +195,7 @@ fn recycler_pod_ends_before_a_wrong_link_is_taken_back() {
     world.volumes("vol");
     world.show_all();
     world.keep_pod("recycler-for-vol");
-    let mut elsewhere = claim("elsewhere");
-    elsewhere.spec.volume_name = "other".into();
-    let mut volume = PersistentVolume::clone(&world.volume("vol"));
-    volume.spec.claim_ref = reference(&elsewhere, true);
-    world.put_claim(&elsewhere).put_volume(&volume).show_all();
+    link_elsewhere(&world);
     assert_eq!(done(world.volumes("vol")), [DELETE]);
     world.show_all();
     assert_eq!(done(world.volumes("vol")), [""; 0]);
@@ -272,20 +277,37 @@ fn recycler_pod_stays_while_only_the_cache_lacks_the_release() {
     assert!(world.has(&PODS, &Key::new("default", "recycler-for-vol")));
 }
 
+/// The link was removed, or names a claim that has another volume.
 #[test]
-fn volume_is_available_although_its_recycler_pod_cannot_be_deleted() {
-    let world = world();
-    world.volumes("vol");
-    world.show_all();
-    unlink(&world);
-    world.refuses("delete pods");
-    assert_eq!(done(world.volumes("vol")), [&format!("{DELETE} refused"), STATUS]);
-    assert_eq!(world.volume("vol").status.phase, "Available", "the volume did not fail");
-    world.show_all();
-    world.refuses("nothing");
-    assert_eq!(done(world.volumes("vol")), [DELETE], "the delete is tried again");
-    world.show_all();
-    assert_eq!(done(world.volumes("vol")), [""; 0]);
+fn volume_waits_for_a_recycler_pod_that_cannot_be_deleted_until_that_has_ended() {
+    for unlinks in [true, false] {
+        let world = world();
+        world.volumes("vol");
+        pod_is(&world, "Running");
+        if unlinks {
+            unlink(&world);
+        } else {
+            link_elsewhere(&world);
+        }
+        world.refuses("delete pods");
+        let refused = format!("{DELETE} refused");
+        assert_eq!(done(world.volumes("vol")), [refused.as_str()]);
+        assert_eq!(world.volume("vol").status.phase, "Released", "the Pod may still empty it");
+        world.show_all();
+        pod_is(&world, "Succeeded");
+        let told = done(world.volumes("vol"));
+        assert_eq!((told.first(), told.last().map(String::as_str)), (Some(&refused), Some(STATUS)));
+        assert_eq!(
+            world.volume("vol").status.phase,
+            "Available",
+            "the Pod has ended, and the volume did not fail"
+        );
+        world.show_all();
+        world.refuses("nothing");
+        assert_eq!(done(world.volumes("vol")), [DELETE], "the delete is tried again");
+        world.show_all();
+        assert_eq!(done(world.volumes("vol")), [""; 0]);
+    }
 }
 
 #[test]
