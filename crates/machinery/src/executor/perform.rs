@@ -89,16 +89,18 @@ impl Executor {
         }
     }
 
-    /// Carries out writes one after the other, until one fails that the plan does not go on without; or until one meets a conflict that
-    /// is tolerated, for what comes after rests on it.
+    /// Carries out writes one after the other, until one fails that the plan does not go on without, and the writes with it are tried; or
+    /// until one meets a conflict that is tolerated, for what comes after rests on it.
     fn chain<'a>(&'a self, (first, chain): Placed, last: &'a LastAnswers) -> BoxFuture<'a, Vec<Settled>> {
         Box::pin(async move {
             let mut ended = Vec::with_capacity(chain.len());
+            let mut stops = false;
             for (at, write) in (first..).zip(chain) {
+                let with_next = write.with_next;
                 let settled = self.carry_out(at, write, last).await;
-                let stops = settled.stops() || settled.outdated && !settled.keep_going;
+                stops |= settled.stops() || settled.outdated && !settled.keep_going;
                 ended.push(settled);
-                if stops {
+                if stops && !with_next {
                     break;
                 }
             }

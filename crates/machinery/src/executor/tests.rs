@@ -318,6 +318,22 @@ async fn a_chain_ends_at_its_first_failure_and_the_others_go_on() {
 }
 
 #[tokio::test]
+async fn writes_of_a_chain_that_go_with_the_next_are_all_tried_before_it_ends() {
+    let script = Arc::new(Script::default());
+    script.answer(403, status(403, "Forbidden", "no"));
+    script.answer(200, pod("b", "8"));
+    script.answer(403, status(403, "Forbidden", "nor this"));
+    let with_next = |write: Write| Write { with_next: true, ..write };
+    let chain = vec![with_next(patch("a")), with_next(patch("b")), patch("c"), delete("d")];
+    let executed = run(&script, vec![Step::Chains { chains: vec![chain], slow_start: true }]).await;
+    let failed = |message: &str| ActionResult::Failed(message.to_owned());
+    let (done, untried) = (&ActionResult::Done, &ActionResult::Planned);
+    assert_eq!(results(&executed), [&failed("no"), done, &failed("nor this"), untried]);
+    assert_eq!(executed.failures.len(), 2, "each is recorded");
+    assert!(executed.stopped);
+}
+
+#[tokio::test]
 async fn a_chain_ends_at_a_conflict_that_is_tolerated_and_nothing_has_failed() {
     let script = Arc::new(Script::default());
     script.answer(409, status(409, "Conflict", "another version"));

@@ -154,8 +154,8 @@ pub enum Step {
     /// Independent writes, a few at a time, each of them tried whatever becomes of the others. The plan ends here if one
     /// failed that it does not go on without.
     Each(Vec<Write>),
-    /// Chains of writes side by side. A chain ends at its first failure, or at a conflict that is tolerated, and the others go on; the plan
-    /// ends here if one failed.
+    /// Chains of writes side by side. A chain ends at its first failure (see also [`Write::with_next`]), or at a conflict that is tolerated,
+    /// and the others go on; the plan ends here if one failed.
     Chains {
         /// The chains.
         chains: Vec<Chain>,

@@ -34,6 +34,9 @@ pub struct Write {
     /// Whether the plan, and the chain if it is in one, goes on when it has failed. The key is retried all the same, once the
     /// plan has come to its end; that plan's `requeue_after` holds, too.
     pub keep_going: bool,
+    /// Whether, in a chain, the next write is tried although this one has failed. The chain then ends after the first write without
+    /// this flag.
+    pub with_next: bool,
     /// The item of the plan's note that is remembered as soon as this write has succeeded, whatever becomes of the others; see
     /// [`Memory::commit_item`](crate::framework::Memory::commit_item).
     pub item: Option<usize>,
@@ -226,6 +229,7 @@ impl Write {
             prepare: None,
             tolerate: Tolerate::default(),
             keep_going: false,
+            with_next: false,
             item: None,
             on_success: None,
             on_failure: None,

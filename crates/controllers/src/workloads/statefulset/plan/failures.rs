@@ -45,7 +45,10 @@ pub(super) fn record(view: &View, members: &Members<'_>, now: Timestamp) -> Plan
             && [&PODS, &PERSISTENT_VOLUME_CLAIMS].contains(&failure.kind)
             && failure.code == 403
     };
-    if view.failures.iter().all(is_refused_create) {
+    // A pod that waits for its claim takes its place already.
+    let is_of_missing_pod =
+        |failure: &Failure| failure.kind == &PODS || missing_pod(view, members, failure).is_some();
+    if view.failures.iter().all(is_refused_create) && view.failures.iter().any(is_of_missing_pod) {
         // Last, for these may be refused as well.
         sync.delete_surplus_without_replicas();
         plan.steps.append(&mut sync.steps);
@@ -82,6 +85,13 @@ fn events(view: &View, members: &Members<'_>) -> Vec<EventSpec> {
         events.push(not_created(view, &failure.key.name, &failure.message));
     }
     events
+}
+
+/// The name of the pod that is not there because its claim could not be created.
+fn missing_pod(view: &View, members: &Members<'_>, failure: &Failure) -> Option<String> {
+    let pod = pod_of_claim(view, &failure.key.name)?;
+    (failure.kind == &PERSISTENT_VOLUME_CLAIMS && !members.kept.iter().any(|held| held.metadata.name == *pod))
+        .then_some(pod)
 }
 
 /// The pods that could not be created. One whose name is taken is not among them.

@@ -207,8 +207,8 @@ impl<'a> Sync<'a> {
     }
 
     /// Deletes surplus pods although replicas were refused, where pods do not wait for each other: what keeps the replicas out may be
-    /// the room that the surplus pods take. As many pods stay as there are to be replicas, so a changed `ordinals.start` deletes none
-    /// before its successor exists. No pod is deleted whose claims would be deleted with it.
+    /// the room that the surplus pods take. As many unfinished pods stay as there are to be replicas, so a changed `ordinals.start`
+    /// deletes none before its successor exists. No pod is deleted whose claims would be deleted with it.
     pub(super) fn delete_surplus_without_replicas(&mut self) {
         let spec = &self.view.set.spec;
         let is_one_by_one = spec.pod_management_policy != "Parallel";
@@ -216,7 +216,8 @@ impl<'a> Sync<'a> {
         {
             return;
         }
-        let staying = self.pods.values().filter(|pod| !pod.metadata.is_deleting()).count();
+        let stays = |pod: &&&Pod| !pod.metadata.is_deleting() && !pod.is_finished();
+        let staying = self.pods.values().filter(stays).count();
         let spare = staying.saturating_sub(self.ordinals.all().count());
         let mut surplus = self.surplus();
         surplus.retain(|(_, pod)| !pod.metadata.is_deleting());
@@ -228,7 +229,11 @@ impl<'a> Sync<'a> {
     }
 
     fn extend(&mut self, chain: Chain) {
-        self.steps.extend(chain.into_iter().map(Step::Write));
+        if chain.iter().any(|write| write.with_next) {
+            self.steps.push(Step::Chains { chains: vec![chain], slow_start: false });
+        } else {
+            self.steps.extend(chain.into_iter().map(Step::Write));
+        }
     }
 
     /// Appends the chains of all pods, in groups. Empty chains count in a group, as with kube-controller-manager: what is refused for
@@ -250,6 +255,12 @@ impl<'a> Sync<'a> {
             match step {
                 Step::Emit(_) if creates => self.afterwards.push(step),
                 Step::Emit(_) => self.steps.push(step),
+                // Each is tried, and nothing after them if one fails.
+                Step::Each(mut writes) => {
+                    let all_but_last = writes.len().saturating_sub(1);
+                    writes.iter_mut().take(all_but_last).for_each(|write| write.with_next = true);
+                    chain.extend(writes);
+                }
                 step => chain.extend(step.writes().cloned()),
             }
         }
@@ -450,7 +461,7 @@ impl<'a> Sync<'a> {
         let mut chain = Chain::new();
         if !self.has_claims(pod, ordinal) {
             let claims = self.missing_claims(&pod.metadata.name, ordinal)?;
-            chain.extend(claims.iter().flat_map(Step::writes).cloned());
+            chain.extend(self.chain(claims));
         }
         chain.extend(self.repair_owners(pod, ordinal, false)?);
         chain.extend(self.repair_identity(pod, ordinal));

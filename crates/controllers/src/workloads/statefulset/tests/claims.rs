@@ -9,7 +9,7 @@ use coxswain_machinery::api::meta::OwnerReference;
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::storage::PersistentVolumeClaim;
 use coxswain_machinery::model::owners::controller_reference;
-use coxswain_machinery::model::plan::Verb;
+use coxswain_machinery::model::plan::{Step, Verb};
 
 const OK: fn(&mut Pod) = |_| {};
 
@@ -209,6 +209,48 @@ fn missing_claims_come_before_their_pod() {
     assert_eq!(made.metadata.namespace, "default");
     let event = write.on_success.as_ref().unwrap();
     assert_eq!(event.message, "Create Claim data-web-0 Pod web-0 in StatefulSet web success");
+}
+
+#[test]
+fn each_claim_of_a_pod_is_tried_before_the_pod_waits_for_them() {
+    let names = ["data", "logs", "own"];
+    for pods in [vec![], vec![pod(0, "web:1", pending)], vec![pod(0, "web:1", OK)]] {
+        let set = set(|set| {
+            says(set, "web:1", "web:1");
+            set.spec.replicas = Some(1);
+            set.spec.pod_management_policy = "Parallel".into();
+            set.spec.volume_claim_templates = names.map(claim_template).to_vec();
+        });
+        let plan = Bench::of(&set, &pods).plan();
+        let Some(Step::Chains { chains, .. }) = plan.steps.first() else { panic!("{:?}", plan.steps) };
+        let writes: Vec<_> =
+            chains[0].iter().map(|write| (write.key.name.to_string(), write.with_next)).collect();
+        let claims = [("data-web-0", true), ("logs-web-0", true), ("own-web-0", false)];
+        let claims = claims.map(|(name, with_next)| (name.to_owned(), with_next));
+        assert_eq!(writes[..3], claims, "{pods:?}");
+        assert!(writes[3..].iter().all(|(_, with_next)| !with_next), "{writes:?}");
+    }
+}
+
+#[test]
+fn all_refused_claims_are_named_by_one_event_of_their_pod() {
+    let set = set(|set| {
+        says(set, "web:1", "web:1");
+        set.spec.replicas = Some(1);
+        set.spec.pod_management_policy = "Parallel".into();
+        set.spec.volume_claim_templates = vec![claim_template("a"), claim_template("b")];
+    });
+    let failures =
+        ["a-web-0", "b-web-0"].map(|name| refused(&PERSISTENT_VOLUME_CLAIMS, "create", name, "no"));
+    let told = lines(&super::plan::plan(&Bench::of(&set, &[]).view(&failures), now()).0);
+    assert!(
+        told.contains(
+            &"FailedCreate: Create Pod web-0 in StatefulSet web failed error: [failed to create PVC a-web-0: no, \
+              failed to create PVC b-web-0: no]"
+                .to_owned()
+        ),
+        "{told:?}"
+    );
 }
 
 #[test]

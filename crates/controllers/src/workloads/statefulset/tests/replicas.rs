@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::fixtures::*;
 use coxswain_machinery::api::AnyObject;
 use coxswain_machinery::api::apps::{ClaimRetentionPolicy, StatefulSet, StatefulSetOrdinals};
-use coxswain_machinery::api::kinds::PODS;
+use coxswain_machinery::api::kinds::{PERSISTENT_VOLUME_CLAIMS, PODS};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::executor::{Effect, WriteEffect};
 use coxswain_machinery::framework::Reads;
@@ -201,6 +201,24 @@ fn surplus_pods_go_although_replicas_are_refused() {
         let deleted = moved(start, refused_pod, plain);
         assert_eq!(deleted, ["delete web-23 web-23-uid"], "the others wait for their successors");
     }
+    let set = set(|set| {
+        says(set, "web:1", "web:1");
+        set.spec.replicas = Some(2);
+        set.spec.pod_management_policy = "Parallel".into();
+        set.spec.volume_claim_templates = vec![claim_template("data")];
+    });
+    let beyond = |first: fn(&mut Pod), failures: &[Failure]| {
+        let pods = [pod(0, "web:1", first), pod(5, "web:1", OK), pod(6, "web:1", OK)];
+        let told = lines(&super::plan::plan(&Bench::of(&set, &pods).view(failures), now()).0);
+        told.into_iter().filter(|line| line.starts_with("delete ")).collect::<Vec<_>>()
+    };
+    let of_pod = refused(&PODS, "create", "web-1", "quota");
+    let of_claim = |name: &str| refused(&PERSISTENT_VOLUME_CLAIMS, "create", name, "quota");
+    assert_eq!(beyond(OK, std::slice::from_ref(&of_pod)), ["delete web-6 web-6-uid"]);
+    assert_eq!(beyond(failed, std::slice::from_ref(&of_pod)), [""; 0], "two that run stay");
+    assert_eq!(beyond(OK, &[of_claim("data-web-1")]), ["delete web-6 web-6-uid"], "its pod is missing");
+    assert_eq!(beyond(pending, &[of_claim("data-web-0")]), [""; 0], "its pod is there");
+    assert_eq!(beyond(pending, &[of_claim("data-web-0"), of_pod]), ["delete web-6 web-6-uid"]);
     let with_claims: fn(&mut StatefulSet) = |set| {
         let policy = ClaimRetentionPolicy { when_scaled: "Delete".into(), ..ClaimRetentionPolicy::default() };
         set.spec.persistent_volume_claim_retention_policy = Some(Box::new(policy));
