@@ -2,7 +2,7 @@
 //! product. The law parses sources, and knows no types: it takes names for sets that are declared as such, and what belongs to the
 //! item of the loop for a part of it. A search that stays has a comment above it that begins with `Linear:` and says why.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
 use std::path::{Path, PathBuf};
 
@@ -42,15 +42,15 @@ const ABOVE: usize = 8;
 
 const MARK: &str = "// Linear: ";
 
-fn names_in(pattern: &Pat) -> HashSet<String> {
-    struct Names(HashSet<String>);
+fn names_in(pattern: &Pat) -> BTreeSet<String> {
+    struct Names(BTreeSet<String>);
     impl<'ast> Visit<'ast> for Names {
         fn visit_pat_ident(&mut self, pattern: &'ast syn::PatIdent) {
             self.0.insert(pattern.ident.to_string());
             visit::visit_pat_ident(self, pattern);
         }
     }
-    let mut names = Names(HashSet::new());
+    let mut names = Names(BTreeSet::new());
     names.visit_pat(pattern);
     names.0
 }
@@ -70,8 +70,8 @@ fn is_set(of: &Type) -> bool {
 /// The fields of a room's structs, by what they are declared as.
 #[derive(Default)]
 struct Fields {
-    sets: HashSet<String>,
-    others: HashSet<String>,
+    sets: BTreeSet<String>,
+    others: BTreeSet<String>,
 }
 
 impl<'ast> Visit<'ast> for Fields {
@@ -118,17 +118,17 @@ fn is_short(made: &Expr) -> bool {
 struct Searches<'a> {
     fields: &'a Fields,
     /// The names that each loop around this place binds, the outermost first.
-    loops: Vec<HashSet<String>>,
+    loops: Vec<BTreeSet<String>>,
     /// Variables of the function that are sets, or short.
-    quick: HashSet<String>,
+    quick: BTreeSet<String>,
     /// Closures outside loops that search, and where.
-    closures: HashMap<String, Vec<usize>>,
+    closures: BTreeMap<String, Vec<usize>>,
     /// The lines of the searches.
     found: Vec<usize>,
 }
 
 impl Searches<'_> {
-    fn within(&mut self, names: HashSet<String>, look: impl FnOnce(&mut Self)) {
+    fn within(&mut self, names: BTreeSet<String>, look: impl FnOnce(&mut Self)) {
         self.loops.push(names);
         look(self);
         self.loops.pop();
@@ -266,11 +266,11 @@ impl<'ast> Visit<'ast> for Searches<'_> {
     }
 
     fn visit_expr_while(&mut self, repeated: &'ast syn::ExprWhile) {
-        self.within(HashSet::new(), |searches| visit::visit_expr_while(searches, repeated));
+        self.within(BTreeSet::new(), |searches| visit::visit_expr_while(searches, repeated));
     }
 
     fn visit_expr_loop(&mut self, repeated: &'ast syn::ExprLoop) {
-        self.within(HashSet::new(), |searches| visit::visit_expr_loop(searches, repeated));
+        self.within(BTreeSet::new(), |searches| visit::visit_expr_loop(searches, repeated));
     }
 
     /// A closure with arguments is called for each of something.
@@ -314,8 +314,8 @@ fn complaints(path: &str, text: &str, fields: &Fields) -> Vec<String> {
     let mut searches = Searches {
         fields,
         loops: Vec::new(),
-        quick: HashSet::new(),
-        closures: HashMap::new(),
+        quick: BTreeSet::new(),
+        closures: BTreeMap::new(),
         found: Vec::new(),
     };
     searches.visit_file(&file);
@@ -349,7 +349,7 @@ fn no_list_is_searched_in_a_loop() {
         .map(|(path, text)| (path.display().to_string(), text))
         .filter(|(path, _)| !is_test(path))
         .collect();
-    let mut fields: HashMap<PathBuf, Fields> = HashMap::new();
+    let mut fields: BTreeMap<PathBuf, Fields> = BTreeMap::new();
     for (path, text) in &files {
         let file = syn::parse_file(text).unwrap_or_else(|error| panic!("{path}: {error}"));
         fields.entry(room(path)).or_default().visit_file(&file);
@@ -363,7 +363,7 @@ fn a_search_in_a_loop_is_found() {
     let of = |body: &str| {
         complaints(
             "a.rs",
-            &format!("fn f(ours: &[Pod], theirs: &[Pod], set: &HashSet<Str>) {{\n{body}\n}}"),
+            &format!("fn f(ours: &[Pod], theirs: &[Pod], set: &BTreeSet<Str>) {{\n{body}\n}}"),
             &Fields::default(),
         )
         .len()

@@ -509,7 +509,7 @@ async fn shutdown_limit_reached_at_sigterm_is_an_error_after_the_lease_is_releas
     for (in_flight, ended) in [
         (SHUTDOWN_TIMEOUT * 2, Stop::Finished),
         // Reconciles were aborted by their own timers just before.
-        (SHUTDOWN_TIMEOUT - Duration::from_millis(1), Stop::Aborted),
+        (SHUTDOWN_TIMEOUT.saturating_sub(Duration::from_millis(1)), Stop::Aborted),
     ] {
         let servers = [Arc::new(Server::default())];
         let a = Replica::start("a", &servers);

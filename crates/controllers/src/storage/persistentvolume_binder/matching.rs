@@ -155,7 +155,7 @@ impl AccessModes {
 
     /// Whether a volume with these can be used in all the ways that a claim asks for.
     pub(super) fn offer(&self, claim: &PersistentVolumeClaim) -> bool {
-        claim.spec.access_modes.iter().all(|mode| self.1.contains(mode))
+        claim.spec.access_modes.iter().all(|mode| self.1.binary_search(mode).is_ok())
     }
 }
 

@@ -94,8 +94,7 @@ fn finish(view: &View, kept: &[&Pod], replaced: usize, now: Timestamp, plan: &mu
 fn cut_history(view: &View, kept: &[&Pod], plan: &mut Plan) {
     let present = view.present.revision().map(|revision| revision.metadata.name.as_str());
     let current = view.current().map(|revision| revision.metadata.name.as_str());
-    let of_pods: HashSet<&str> =
-        kept.iter().filter_map(|pod| revision_of(pod).map(|held| held.as_str())).collect();
+    let of_pods: HashSet<&str> = kept.iter().filter_map(|pod| revision_of(pod)).map(AsRef::as_ref).collect();
     let is_used = |name: &str| present == Some(name) || current == Some(name) || of_pods.contains(name);
     let limit = view.set.spec.revision_history_limit;
     let surplus = revisions::surplus(&view.revisions, limit, Counted::Unused, |revision| {

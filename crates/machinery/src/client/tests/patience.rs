@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 use tower::Layer as _;
 
-use crate::api::kinds::{NAMESPACES, PODS};
+use crate::api::kinds::PODS;
 use crate::api::meta::ObjectMeta;
 use crate::client::layers::{ClientMetrics, RateLimit, RateLimits, With, WriteGate};
 use crate::client::testing::{answer, endless, mock};
@@ -290,12 +290,12 @@ async fn reflectors_and_event_writers_wait_by_themselves() {
     let broadcaster = EventBroadcaster::new(clock, EventMetrics::register(&Registry::new()).unwrap());
     let recorder = broadcaster.recorder("test-controller", patient(service).0);
     for name in ["a", "b"] {
-        let meta = ObjectMeta { name: name.into(), ..ObjectMeta::default() };
-        let regarding = Regarding::of(&NAMESPACES, &meta);
+        let meta = ObjectMeta { namespace: name.into(), name: name.into(), ..ObjectMeta::default() };
+        let regarding = Regarding::of(&PODS, &meta);
         recorder.emit(EventSpec { regarding, warning: false, reason: "Test", message: "m".to_owned() });
     }
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(seen.lock().len(), 2, "the second event is not late");
+    assert_eq!(seen.lock().len(), 2, "the event of another namespace is not late");
     sleep(Duration::from_secs(5)).await;
     assert_eq!(seen.lock().len(), 3);
 }

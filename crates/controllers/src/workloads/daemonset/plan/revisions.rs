@@ -70,8 +70,8 @@ pub(super) fn settle(
     // A revision that is gone or taken would be counted, so the plan has to be made again.
     steps.extend(revisions::adoption(owner, &DAEMON_SETS, &adopted, Tolerate::default()));
     // The adoption changes the resource version, and its news brings the DaemonSet back.
-    let is_at_hand =
-        |revision: &ControllerRevision| adopted.iter().all(|held| held.metadata.uid != revision.metadata.uid);
+    let adopted: HashSet<&Uid> = adopted.iter().map(|revision| &revision.metadata.uid).collect();
+    let is_at_hand = |revision: &ControllerRevision| !adopted.contains(&revision.metadata.uid);
     let (mut equal, mut old): (Vec<_>, Vec<_>) =
         own.into_iter().partition(|revision| document.is_in(revision));
     let newest = equal.pop();

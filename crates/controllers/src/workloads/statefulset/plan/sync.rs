@@ -489,7 +489,7 @@ impl<'a> Sync<'a> {
     fn has_claims(&self, pod: &Pod, ordinal: i32) -> bool {
         let named = pod.claims.iter().filter_map(|claim| match &claim.source {
             PodClaimSource::Named(named) => Some((&claim.volume, named.as_str())),
-            _ => None,
+            PodClaimSource::Ephemeral(_) => None,
         });
         let named: HashMap<&Str, &str> = named.collect();
         self.view.templates.iter().all(|template| {
