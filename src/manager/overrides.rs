@@ -256,15 +256,20 @@ impl Overrides {
         let mut failures = 0;
         let mut refused_since = None;
         loop {
-            let error = match self.try_to_adopt(led_before.then_some(shared)).await {
+            let (error, is_ignorable) = match self.try_to_adopt(led_before.then_some(shared)).await {
                 Ok(()) => return,
-                Err(error) => error,
+                Err(AdoptError::Unread(error)) => {
+                    let is_refused = matches!(error, StoreError::Unreadable(_));
+                    (error, is_refused)
+                }
+                // Nothing is lost where there is nothing to adopt.
+                Err(AdoptError::Unwritten { error, overrides }) => (error, overrides == 0),
             };
-            if !matches!(error, StoreError::Unreadable(_)) {
+            if !is_ignorable {
                 refused_since = None;
             } else if refused_since.get_or_insert_with(Instant::now).elapsed() >= REFUSED_FOR {
                 let lease = shared.key();
-                tracing::error!(%error, %lease, "Failed to read the overrides of older versions; they no longer hold");
+                tracing::error!(%error, %lease, "Failed to adopt the overrides of older versions; none holds");
                 return;
             }
             let pause = FIRST_LOOK.next(&mut failures);
@@ -273,15 +278,15 @@ impl Overrides {
         }
     }
 
-    async fn try_to_adopt(&self, shared: Option<&OverrideStore>) -> Result<(), StoreError> {
-        let held = self.store.read().await?;
+    async fn try_to_adopt(&self, shared: Option<&OverrideStore>) -> Result<(), AdoptError> {
+        let held = self.store.read().await.map_err(AdoptError::Unread)?;
         if !held.raw.is_empty() {
             self.adopted.store(true, Ordering::Release);
             return Ok(());
         }
         let now = self.event_logger.now();
         let set = match shared {
-            Some(shared) => shared.read().await?.set,
+            Some(shared) => shared.read().await.map_err(AdoptError::Unread)?.set,
             None => OverrideSet::default(),
         };
         let in_force = set.entries().filter(|(_, entry)| entry.is_in_force(now));
@@ -294,7 +299,8 @@ impl Overrides {
                 "Override of the Lease that all groups shared is kept"
             );
         }
-        self.write(&held, &changes).await.map(drop)
+        let written = self.write(&held, &changes).await.map(drop);
+        written.map_err(|error| AdoptError::Unwritten { error, overrides: changes.len() })
     }
 
     /// Whether the overrides have been read.
@@ -418,6 +424,14 @@ impl HealthCheck for Overrides {
     }
 }
 
+/// Why the overrides of older versions were not adopted.
+enum AdoptError {
+    /// They, or those of the group, could not be read.
+    Unread(StoreError),
+    /// The Lease of the group could not be created with so many overrides in it.
+    Unwritten { error: StoreError, overrides: usize },
+}
+
 /// What the controllers were told last, and when.
 struct Applied {
     set: Arc<OverrideSet>,
@@ -529,14 +543,22 @@ mod tests {
     type Stored = Arc<Mutex<BTreeMap<String, Vec<u8>>>>;
 
     fn group_b(stored: &Stored) -> Overrides {
+        group_with(stored, (201, Vec::new()))
+    }
+
+    /// The same where Leases can be created, or where that is answered so.
+    fn group_with(stored: &Stored, created: (u16, Vec<u8>)) -> Overrides {
         let stored = Arc::clone(stored);
         let service = tower::service_fn(move |request: Request<Full<Bytes>>| {
-            let stored = Arc::clone(&stored);
+            let (stored, created) = (Arc::clone(&stored), created.clone());
             async move {
                 let (parts, body) = request.into_parts();
                 let body = body.collect().await?.to_bytes();
                 let name = parts.uri.path().rsplit('/').next().unwrap_or_default().to_owned();
-                let (code, answer) = if parts.method == http::Method::POST {
+                let is_create = parts.method == http::Method::POST;
+                let (code, answer) = if is_create && created.0 != 201 {
+                    created
+                } else if is_create {
                     let object = coxswain_machinery::wire::unwrap_envelope(&body)?;
                     let name = Lease::decode(&object)?.metadata.name.to_string();
                     stored.lock().insert(name, body.to_vec());
@@ -583,6 +605,18 @@ mod tests {
         let restarted = group_b(&stored);
         restarted.adopt_shared(true).await;
         assert!(!disables(&restarted));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_group_that_may_not_create_its_lease_starts_where_it_loses_no_override() {
+        for (led_before, ends) in [(false, true), (true, false)] {
+            let shared = Mutex::new([(LEASE_NAME.to_owned(), lease())].into());
+            let group = group_with(&Stored::new(shared), (403, status(403, "Forbidden").1));
+            group.first_look().await;
+            let adopted = group.adopt_shared(led_before);
+            let ended = tokio::time::timeout(Duration::from_mins(5), adopted).await.is_ok();
+            assert_eq!(ended, ends, "led before: {led_before}");
+        }
     }
 
     /// Whether the first look ends within a minute, and what is known then.

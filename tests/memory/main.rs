@@ -63,6 +63,7 @@ fn weigh(objects: &[ObjectMeta]) -> usize {
     assert_eq!(graph.len(), objects.len());
     // It must be able to let go of it again.
     graph.forget_kind(&THING, &mut affected);
+    graph.shown(&THING, &mut affected);
     drop(affected);
     assert_eq!(graph.stats(), GraphStats::default());
     assert!(HEAP.allocated() - before < bytes / 50, "{} bytes are left", HEAP.allocated() - before);

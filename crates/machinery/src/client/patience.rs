@@ -154,23 +154,33 @@ impl Repeats<'_> {
     }
 
     /// Returns how long to wait before the request that was answered with `code` is repeated; `None` if the answer stands.
-    pub(super) fn next(&mut self, code: StatusCode, retry_after: Option<Duration>) -> Option<Duration> {
-        let wait = retry_after?.max(SHORTEST_WAIT);
+    ///
+    /// # Errors
+    /// It would be repeated, but its term has ended, or its controller is being stopped.
+    pub(super) fn next(
+        &mut self,
+        code: StatusCode,
+        retry_after: Option<Duration>,
+    ) -> Result<Option<Duration>, WaitEnded> {
+        let Some(wait) = retry_after.map(|wait| wait.max(SHORTEST_WAIT)) else { return Ok(None) };
         if !may_be_repeated(self.intent, code) || self.count == MOST_REPEATS {
-            return None;
+            return Ok(None);
         }
         let now = Instant::now();
         let until = *self.until.get_or_insert(now + self.patience.limit);
         if now + wait >= until {
-            return None;
+            return Ok(None);
         }
         let is_stopped = self.term.is_closed()
             || self.scope.as_ref().is_some_and(|scope| scope.seats.closed.is_cancelled());
+        if is_stopped {
+            return Err(WaitEnded);
+        }
         let has_seat = || self.scope.as_ref().is_some_and(|scope| scope.take_seat());
         let has_credit = || self.patience.credit.lock().take(now, wait);
-        let is_granted = !is_stopped && self.patience.take_repeat() && (has_seat() || has_credit());
+        let is_granted = self.patience.take_repeat() && (has_seat() || has_credit());
         self.count += u32::from(is_granted);
-        is_granted.then_some(wait)
+        Ok(is_granted.then_some(wait))
     }
 
     /// Waits before a repetition.

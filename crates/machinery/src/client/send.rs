@@ -88,9 +88,8 @@ impl ApiClient {
         request.extensions_mut().insert(repeats.term().clone());
         loop {
             let response = attempt(request.clone()).await?;
-            let Some(wait) = repeats.next(response.status(), retry_after(&response)) else {
-                return Ok(response);
-            };
+            let next = repeats.next(response.status(), retry_after(&response));
+            let Some(wait) = next.map_err(|ended| failed(ended.into()))? else { return Ok(response) };
             let code = response.status().as_u16();
             // Ended before the wait: an answer that is being read keeps a place of its connection, and holds up a gate that drains. What it
             // says matters no more, nor whether it ends well.
@@ -114,9 +113,15 @@ impl ApiClient {
             let answer = attempt(impatient.clone()).await;
             let Err(error @ ApiError::Refused { code, retry_after, .. }) = &answer else { return answer };
             let code = StatusCode::from_u16(*code).unwrap_or_default();
-            let Some(wait) = repeats.next(code, *retry_after) else { return answer };
-            tracing::debug!(%error, ?wait, "Waiting before the request is repeated");
-            if let Err(ended) = repeats.wait(wait).await {
+            let waited = match repeats.next(code, *retry_after) {
+                Ok(None) => return answer,
+                Ok(Some(wait)) => {
+                    tracing::debug!(%error, ?wait, "Waiting before the request is repeated");
+                    repeats.wait(wait).await
+                }
+                Err(ended) => Err(ended),
+            };
+            if let Err(ended) = waited {
                 let ApiError::Refused { request, .. } = error else { return answer };
                 return Err(ApiError::transport(request, ended.into()));
             }

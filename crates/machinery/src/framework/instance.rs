@@ -393,6 +393,11 @@ impl Instance {
 
     /// Waits for its caches, or for `stop`, and starts its workers.
     pub async fn start(&mut self, stop: &CancellationToken) -> Result<(), StartError> {
+        // First, because a handler that waits for its replay keeps all objects that it has yet to hear of.
+        for handler in std::mem::take(&mut self.new_handlers) {
+            let replayed = stop.run_until_cancelled(handler.replayed()).await;
+            self.registrations.push(replayed.ok_or(StartError::Stopped)?);
+        }
         for handle in &self.handles {
             let span = trace::sync(self.name, handle.store(), handle.has_synced());
             tokio::select! {
@@ -400,10 +405,6 @@ impl Instance {
                 synced = handle.wait_synced().instrument(span) => synced.map_err(|_| StartError::Stopped)?,
                 () = stop.cancelled() => return Err(StartError::Stopped),
             }
-        }
-        for handler in std::mem::take(&mut self.new_handlers) {
-            let replayed = stop.run_until_cancelled(handler.replayed()).await;
-            self.registrations.push(replayed.ok_or(StartError::Stopped)?);
         }
         if let Some(dynamic) = &self.dynamic
             && stop.run_until_cancelled(dynamic.settled()).await.is_none()

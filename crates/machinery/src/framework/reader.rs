@@ -114,6 +114,9 @@ impl Reader {
             }
             let mut found = stream::iter(needs).map(|read| self.read(read)).buffer_unordered(AT_A_TIME);
             while let Some((read, found)) = found.next().await {
+                if found.is_stopped() {
+                    return Err(ObserveError::Retry(format!("{key}: a live read was given up for a stop")));
+                }
                 reads.insert(read, found);
             }
         }

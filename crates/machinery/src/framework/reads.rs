@@ -108,6 +108,21 @@ pub(super) enum ReadResult {
 }
 
 impl ReadResult {
+    /// Whether the read was given up because the controller is being stopped or its term has ended: it says nothing of what was read.
+    pub(super) fn is_stopped(&self) -> bool {
+        let error = match self {
+            Self::Object(found) => found.as_ref().err(),
+            Self::List(found) => found.as_ref().err(),
+            Self::Page(found) => found.as_ref().err(),
+            Self::Json(found) => found.as_ref().err(),
+            Self::Document(found) => found.as_ref().err(),
+            Self::Access(found) => found.as_ref().err(),
+            Self::Resources(found) => found.as_ref().err(),
+            Self::Parsed(_) => None,
+        };
+        error.is_some_and(ApiError::is_writes_stopped)
+    }
+
     /// Returns the result of a read that took longer than [`READ_WITHIN`].
     pub(super) fn expired(read: &Read) -> Self {
         let error = |request: String| ApiError::Timeout { request, after: READ_WITHIN };

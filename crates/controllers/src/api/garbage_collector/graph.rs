@@ -67,8 +67,8 @@ pub struct Graph {
     absence: Absence,
     /// How many nodes are unseen.
     unseen: usize,
-    /// Unseen objects whose resource nobody serves, and since when that is known.
-    not_served: HashMap<Uid, Stopwatch>,
+    /// Resources of unseen objects that nobody serves, by group and name, and since when that is known without a break.
+    not_served: HashMap<(&'static str, &'static str), Stopwatch>,
 }
 
 impl State {
@@ -132,7 +132,7 @@ impl Graph {
         }
         self.unseen -= usize::from(was_unseen);
         if was_unseen {
-            self.not_served.remove(&meta.uid);
+            self.not_served.remove(&(kind.group, kind.resource));
         }
         if another {
             self.recount(id);
@@ -162,11 +162,7 @@ impl Graph {
         self.tell_owners(&lost, affected);
         self.drop_unreferenced(&lost);
         let Some(node) = self.nodes.get_mut(id) else { return };
-        if std::mem::take(&mut node.is_unseen) {
-            self.unseen -= 1;
-            self.not_served.remove(&node.uid);
-        }
-        let Some(node) = self.nodes.get_mut(id) else { return };
+        self.unseen -= usize::from(std::mem::take(&mut node.is_unseen));
         if node.dependents().is_empty() {
             self.nodes.remove(id);
             return;

@@ -122,8 +122,10 @@ fn released(identity: &ObjectIdentity, at: usize) -> Plan {
 /// again and again.
 fn blocked(found: &Blocker) -> Plan {
     let mut plan = Plan::default();
-    if matches!(found, Blocker::There(_) | Blocker::NotServed) {
-        plan.look_again_after(UNSEEN);
+    match found {
+        Blocker::There(_) | Blocker::NotServed => plan.look_again_after(UNSEEN),
+        Blocker::Unknown(why) => plan.retry = Some(why.clone()),
+        Blocker::Gone => {}
     }
     plan
 }

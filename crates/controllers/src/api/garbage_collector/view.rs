@@ -220,13 +220,16 @@ fn observe_unseen(
     unseen: ObjectIdentity,
     reads: &Reads,
 ) -> Result<Observation<View>, ObserveError> {
-    let served = kinds.served(unseen.kind).map_err(ObserveError::Retry)?;
+    let served = match kinds.served(unseen.kind) {
+        Ok(served) => served,
+        Err(why) => return Ok(view(Subject::Blocked { by: unseen.uid, found: Blocker::Unknown(why) })),
+    };
     // What discovery lacks may be served all the same.
     let row = served.unwrap_or(unseen.kind);
     let found = match reads.object(row, &unseen.key) {
         None => return Ok(Observation::Needs(vec![Read::Object(row, unseen.key)])),
         Some(Err(error)) if served.is_none() && error.is_not_found() => Blocker::NotServed,
-        Some(Err(error)) => return Err(ObserveError::Retry(error.to_string())),
+        Some(Err(error)) => Blocker::Unknown(error.to_string()),
         Some(Ok(Some(live))) if live.meta().uid == unseen.uid => {
             Blocker::There(live.meta().owner_references.clone())
         }

@@ -23,6 +23,8 @@ pub enum Blocker {
     Gone,
     /// Neither discovery nor the server knows of its resource now.
     NotServed,
+    /// It could not be found out, for this reason. An API whose backend is down is one that is there.
+    Unknown(String),
 }
 
 /// How long nobody must serve a resource until its objects count as gone. An API that is installed anew, or an API server that is
@@ -46,6 +48,7 @@ impl Graph {
 
     /// All objects of `kind` that there are have been observed: unseen ones of its resource are gone.
     pub fn shown(&mut self, kind: &'static Kind, affected: &mut AffectedObjects) {
+        self.not_served.remove(&(kind.group, kind.resource));
         if self.unseen == 0 {
             return;
         }
@@ -62,17 +65,18 @@ impl Graph {
     /// An unseen object was looked for.
     pub fn looked_for(&mut self, uid: &Uid, found: &Blocker, affected: &mut AffectedObjects) {
         let Some(id) = self.nodes.find(uid) else { return };
-        if self.nodes.get(id).is_none_or(|node| !node.is_unseen) {
-            return;
+        let node = self.nodes.get(id).filter(|node| node.is_unseen);
+        let Some(kind) = node.and_then(|node| node.row) else { return };
+        let resource = (kind.group, kind.resource);
+        if *found != Blocker::NotServed {
+            self.not_served.remove(&resource);
         }
         let removal = match found {
-            Blocker::There(references) => {
-                self.not_served.remove(uid);
-                return self.relink(id, references, false, affected);
-            }
+            Blocker::There(references) => return self.relink(id, references, false, affected),
+            Blocker::Unknown(_) => return,
             Blocker::Gone => Removal::Deleted,
             Blocker::NotServed => {
-                let since = self.not_served.entry(uid.clone()).or_insert_with(Stopwatch::start);
+                let since = self.not_served.entry(resource).or_insert_with(Stopwatch::start);
                 if since.elapsed() < FOR_GOOD {
                     return;
                 }

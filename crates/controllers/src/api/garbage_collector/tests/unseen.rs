@@ -108,7 +108,10 @@ fn an_owner_waits_on_while_a_live_read_finds_its_dependent() {
         let there = Blocker::There(child.owner_references.clone());
         assert_eq!(found(&graph, kinds, row, "child", Ok(Some(&child))), (Some(there), true));
     }
-    assert!(matches!(look(&graph, Gadgets::Unknown, &Reads::default()), Err(ObserveError::Retry(_))));
+    let Ok(Observation::View(unknown)) = look(&graph, Gadgets::Unknown, &Reads::default()) else {
+        panic!("nothing is read")
+    };
+    assert!(plan(&unknown).retry.is_some() && plan(&unknown).steps.is_empty());
     assert!(!is_released(&graph));
 }
 
@@ -132,7 +135,7 @@ async fn a_kind_is_gone_when_neither_discovery_nor_the_server_has_it() {
     let child = gadget("child");
     let (mut graph, _) = waiting_for(&[&child]);
     let in_discovery = found(&graph, Gadgets::In(&GADGET), &GADGET, "child", Err(not_served()));
-    assert_eq!(in_discovery, (None, false), "it is tried again");
+    assert!(matches!(in_discovery, (Some(Blocker::Unknown(_)), false)), "it is tried again");
     let gone = found(&graph, Gadgets::NotServed, &GADGET, "child", Err(not_served()));
     assert_eq!(gone, (Some(Blocker::NotServed), true));
     let mut look = || told(|affected| graph.looked_for(&uid(&child), &Blocker::NotServed, affected)).0;
@@ -145,16 +148,31 @@ async fn a_kind_is_gone_when_neither_discovery_nor_the_server_has_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_kind_that_is_gone_frees_all_its_owners_at_once() {
+    let gadgets = ["one", "two", "three"].map(gadget);
+    let (mut graph, _) = waiting_for(&gadgets.each_ref());
+    let mut look = |gadget| told(|affected| graph.looked_for(&uid(gadget), &Blocker::NotServed, affected)).0;
+    assert!(look(&gadgets[0]).is_empty());
+    tokio::time::advance(Duration::from_mins(10)).await;
+    for gadget in &gadgets {
+        assert_eq!(look(gadget), ["uid-owner"]);
+    }
+    assert!(is_released(&graph));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_api_that_comes_back_begins_the_time_anew() {
     let child = gadget("child");
-    let (mut graph, _) = waiting_for(&[&child]);
     let there = Blocker::There(child.owner_references.clone());
-    for found in [&Blocker::NotServed, &there, &Blocker::NotServed] {
-        assert!(told(|affected| graph.looked_for(&uid(&child), found, affected)).0.is_empty());
-        tokio::time::advance(Duration::from_mins(6)).await;
+    for sign in [there, Blocker::Unknown("503".to_owned())] {
+        let (mut graph, _) = waiting_for(&[&child]);
+        for found in [&Blocker::NotServed, &sign, &Blocker::NotServed] {
+            assert!(told(|affected| graph.looked_for(&uid(&child), found, affected)).0.is_empty());
+            tokio::time::advance(Duration::from_mins(6)).await;
+        }
+        assert!(told(|affected| graph.looked_for(&uid(&child), &Blocker::NotServed, affected)).0.is_empty());
+        assert!(!is_released(&graph));
     }
-    assert!(told(|affected| graph.looked_for(&uid(&child), &Blocker::NotServed, affected)).0.is_empty());
-    assert!(!is_released(&graph));
 }
 
 #[test]
