@@ -202,7 +202,7 @@ fn observe_waiting(
 ) -> Result<Observation<View>, ObserveError> {
     if facts.blocking > 0 && !facts.deadlocked {
         let unseen = graph.unseen_blocker(&facts.identity.uid);
-        return unseen.map_or(Ok(Observation::Nothing), |unseen| observe_unseen(kinds, unseen, reads));
+        return Ok(unseen.map_or(Observation::Nothing, |unseen| observe_unseen(kinds, unseen, reads)));
     }
     if let (0, Some(at), false) = (facts.blocking, facts.state.foreground_at, changed) {
         return Ok(view(Subject::Released { identity: facts.identity, at: at.into() }));
@@ -215,19 +215,15 @@ fn observe_waiting(
 }
 
 /// Looks for one dependent that is out of sight: while it is there, its owner need not know more.
-fn observe_unseen(
-    kinds: &dyn Kinds,
-    unseen: ObjectIdentity,
-    reads: &Reads,
-) -> Result<Observation<View>, ObserveError> {
+fn observe_unseen(kinds: &dyn Kinds, unseen: ObjectIdentity, reads: &Reads) -> Observation<View> {
     let served = match kinds.served(unseen.kind) {
         Ok(served) => served,
-        Err(why) => return Ok(view(Subject::Blocked { by: unseen.uid, found: Blocker::Unknown(why) })),
+        Err(why) => return view(Subject::Blocked { by: unseen.uid, found: Blocker::Unknown(why) }),
     };
     // What discovery lacks may be served all the same.
     let row = served.unwrap_or(unseen.kind);
     let found = match reads.object(row, &unseen.key) {
-        None => return Ok(Observation::Needs(vec![Read::Object(row, unseen.key)])),
+        None => return Observation::Needs(vec![Read::Object(row, unseen.key)]),
         Some(Err(error)) if served.is_none() && error.is_not_found() => Blocker::NotServed,
         Some(Err(error)) => Blocker::Unknown(error.to_string()),
         Some(Ok(Some(live))) if live.meta().uid == unseen.uid => {
@@ -235,7 +231,7 @@ fn observe_unseen(
         }
         Some(Ok(_)) => Blocker::Gone,
     };
-    Ok(view(Subject::Blocked { by: unseen.uid, found }))
+    view(Subject::Blocked { by: unseen.uid, found })
 }
 
 fn observe_orphaning(
