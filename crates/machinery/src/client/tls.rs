@@ -13,7 +13,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use secrecy::ExposeSecret;
 
 use super::config::describe_kube;
-use crate::tls::{self, ReloadingServerVerifier, Roots, ServerVerifier, certified_key, provider};
+use crate::tls::{self, Roots, ServerVerifier, certified_key, provider};
 
 /// Returns the TLS configuration for a cluster: whom it trusts and the client certificate. kube makes it for the system's trust store
 /// and for credential plugins, which it may run.
@@ -35,7 +35,7 @@ pub fn tls_config(config: &kube::Config) -> Result<ClientConfig, String> {
         let roots =
             Roots::from_readable(certificates).map_err(|error| format!("certificate-authority: {error}"))?;
         made.dangerous().set_certificate_verifier(match &config.root_cert_file {
-            Some(path) => Arc::new(ReloadingServerVerifier::new(path.clone(), roots)),
+            Some(path) => Arc::new(ServerVerifier::reloading(path.clone(), roots)),
             None => Arc::new(ServerVerifier::new(roots)),
         });
     }

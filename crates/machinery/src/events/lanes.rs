@@ -38,15 +38,25 @@ impl Lanes {
         Self { delivery, abort, tasks: TaskTracker::new(), behind: Arc::default() }
     }
 
-    /// Puts an event behind those of its namespace that wait; gives it back if none do.
+    /// Appends an event to the lane of its namespace. Returns the event if there is no such lane. In full lanes the longest one loses its
+    /// newest event, so one namespace never takes the places of the others.
     pub(super) fn join(&self, entry: Entry) -> Option<Entry> {
         let mut behind = self.behind.lock();
         let waiting: usize = behind.values().map(VecDeque::len).sum();
-        let Some(lane) = behind.get_mut(&entry.event.metadata.namespace) else { return Some(entry) };
-        if waiting < QUEUE {
-            lane.push_back((entry, Patience::default()));
-        } else {
+        let longest = behind.values().map(VecDeque::len).max().unwrap_or(0);
+        let lane = behind.get(&entry.event.metadata.namespace).map(VecDeque::len);
+        let Some(length) = lane else { return Some(entry) };
+        if waiting >= QUEUE {
             self.delivery.outcomes.dropped.inc();
+            if length == longest {
+                return None;
+            }
+            if let Some(lane) = behind.values_mut().find(|lane| lane.len() == longest) {
+                lane.pop_back();
+            }
+        }
+        if let Some(lane) = behind.get_mut(&entry.event.metadata.namespace) {
+            lane.push_back((entry, Patience::default()));
         }
         None
     }

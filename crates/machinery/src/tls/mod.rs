@@ -19,7 +19,7 @@ use rustls::crypto::CryptoProvider;
 pub use handshake::{verify_tls12_signature, verify_tls13_signature};
 pub use keys::{KeyError, certified_key};
 pub use roots::{Purpose, RootError, Roots};
-pub use server::{ReloadingServerVerifier, ServerVerifier};
+pub use server::ServerVerifier;
 
 static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
     Arc::new(CryptoProvider {

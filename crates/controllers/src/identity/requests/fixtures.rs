@@ -68,24 +68,7 @@ pub(in crate::identity) fn to_der(text: &str) -> Vec<u8> {
     pem::first_block(text.as_bytes(), LABEL).unwrap()
 }
 
-/// Returns an element of DER.
-pub(in crate::identity) fn element(tag: u8, content: &[u8]) -> Vec<u8> {
-    let length = content.len().to_be_bytes();
-    let first = length.iter().position(|byte| *byte != 0).unwrap_or(length.len() - 1);
-    let mut der = vec![tag];
-    if content.len() >= 0x80 {
-        der.push(0x80 | (length.len() - first) as u8);
-    }
-    der.extend(&length[first..]);
-    der.extend(content);
-    der
-}
-
-/// Returns a part of a subject: the attribute 2.5.4.`number` with a value of any tag.
-pub(in crate::identity) fn subject_part(number: u8, tag: u8, value: &[u8]) -> Vec<u8> {
-    let pair = [vec![6, 3, 0x55, 4, number], element(tag, value)].concat();
-    element(0x31, &element(0x30, &pair))
-}
+pub(in crate::identity) use coxswain_machinery::x509::fixtures::{element, name_part as subject_part};
 
 /// The object identifiers of extension requests and of alternative names.
 pub(super) const EXTENSION_REQUEST: [u8; 11] = [6, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 9, 14];

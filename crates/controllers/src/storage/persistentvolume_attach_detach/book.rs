@@ -9,6 +9,7 @@ use super::source::{Means, Source};
 use coxswain_machinery::api::core::Node;
 use coxswain_machinery::api::storage::VolumeAttachment;
 use coxswain_machinery::model::plan::Regarding;
+use coxswain_machinery::random::HashSet;
 use coxswain_machinery::wire::Str;
 
 /// How long an attacher is waited for.
@@ -236,9 +237,9 @@ pub(super) fn lists(node: &Node, volume: &str) -> bool {
     node.status.volumes_attached.iter().any(|listed| listed.name == volume)
 }
 
-/// Whether its kubelet says that this volume is in use.
-pub(super) fn uses(node: &Node, volume: &str) -> bool {
-    node.status.volumes_in_use.iter().any(|used| *used == volume)
+/// Returns the volumes that a node lists, to check many volumes against.
+pub(super) fn listed_by(node: &Node) -> HashSet<&Str> {
+    node.status.volumes_attached.iter().map(|listed| &listed.name).collect()
 }
 
 /// Its version, by which it is seen that it has said more.

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::book::{Book, Held, Operation, PATIENCE, Progress, State, Task, lists};
+use super::book::{Book, Held, Operation, PATIENCE, Progress, State, Task, listed_by};
 use super::note::Ended;
 use super::source::Source;
 use super::tell::{attach_failed, attached};
@@ -91,7 +91,8 @@ pub(super) fn list(book: &Book, view: &View) -> Option<Vec<(Str, Str)>> {
     let stays = listed.iter().filter(|each| is_reported(&each.name));
     let mut wanted: Vec<(Str, Str)> =
         stays.map(|each| (each.name.clone(), each.device_path.clone())).collect();
-    let is_new = |volume: &Str| is_reported(volume) && !lists(node, volume);
+    let names = listed_by(node);
+    let is_new = |volume: &Str| is_reported(volume) && !names.contains(volume);
     let new = book.held.iter().filter(|(volume, _)| is_new(volume));
     let before = wanted.len();
     wanted.extend(new.map(|(volume, held)| (volume.clone(), held.device_path.clone())));
@@ -207,12 +208,13 @@ impl Draft {
 
     /// Forgets what is neither there nor wanted, and names that nobody can detach once their node is gone.
     fn tidy(&mut self, view: &View) {
+        let listed = view.node.as_deref().map(listed_by).unwrap_or_default();
         let Book { held, wants, .. } = &mut self.book;
         held.retain(|volume, held| {
             held.state != State::Absent && (held.source.is_some() || view.node.is_some())
                 || held.under_way.is_some()
                 || wants.contains_key(volume)
-                || view.node.as_deref().is_some_and(|node| lists(node, volume))
+                || listed.contains(volume)
         });
     }
 }

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use super::book::{FORCED_AFTER, Held, Operation, PATIENCE, State, Task, lists, uses};
+use super::book::{FORCED_AFTER, Held, Operation, PATIENCE, State, Task, listed_by};
 use super::draft::{Ask, Draft};
 use super::view::{Live, View};
 use coxswain_machinery::api::core::Node;
 use coxswain_machinery::api::kinds::{NODES, VOLUME_ATTACHMENTS};
 use coxswain_machinery::framework::Read;
 use coxswain_machinery::model::Key;
+use coxswain_machinery::random::HashSet;
 use coxswain_machinery::wire::Str;
 
 /// When the cache is asked again for what a live read has found.
@@ -77,9 +78,11 @@ impl Draft {
     pub(super) fn take_away(&mut self, view: &View) {
         let read = Read::Object(&NODES, Key::new("", view.name.clone()));
         let mut is_asked = self.needs.contains(&read);
+        let listed = view.node.as_deref().map(listed_by).unwrap_or_default();
+        let used: HashSet<&Str> =
+            view.live.node().map(|node| node.status.volumes_in_use.iter().collect()).unwrap_or_default();
         for (volume, mut held) in self.unwanted() {
-            let is_listed = view.node.as_deref().is_some_and(|node| lists(node, &volume));
-            if !held.is_leaving || is_listed || leave(view, &volume, &held) != Leave::Go {
+            if !held.is_leaving || listed.contains(&volume) || leave(view, &volume, &held) != Leave::Go {
                 continue;
             }
             if matches!(view.live, Live::Unasked) {
@@ -90,7 +93,7 @@ impl Draft {
                 continue;
             }
             let forced = why_forced(view, &held);
-            if view.live.node().is_some_and(|node| uses(node, &volume)) && forced.is_none() {
+            if used.contains(&volume) && forced.is_none() {
                 held.failed(Task::Detach, view.at);
                 self.look_in(held.backs_off(Task::Detach, view.at).unwrap_or_default());
                 self.end(held.source.as_deref(), Task::Detach, true, Duration::ZERO);

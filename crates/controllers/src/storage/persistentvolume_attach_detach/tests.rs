@@ -444,7 +444,7 @@ impl Stage {
         let (_, _, node) = self.read(&Read::Object(&NODES, Key::new("", name.clone())));
         let Some(node) = node.and_then(coxswain_machinery::informer::downcast::<Node>) else { return };
         assert!(!book::lists(&node, &volume), "{name} still lists {volume}");
-        let is_held = node.is_ready() && book::uses(&node, &volume);
+        let is_held = node.is_ready() && node.status.volumes_in_use.iter().any(|used| *used == *volume);
         assert!(!is_held || node.is_out_of_service(), "{name} is ready and uses {volume}");
     }
 

@@ -262,6 +262,28 @@ async fn where_all_namespaces_are_refused_the_recorder_waits() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn full_lane_leaves_places_to_another_namespace() {
+    let setup = Setup::new((0..2).map(|_| overloaded(10)), 1);
+    setup.emit_in("small", "0");
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    for n in 0..QUEUE + 2 {
+        let mut event = event(pod(&format!("pod-{n}")), &n.to_string());
+        event.regarding.key.namespace = "large".into();
+        setup.recorder.emit(event);
+        tokio::task::yield_now().await;
+    }
+    setup.emit_in("small", "1");
+    settle().await;
+    let calls = setup.sink.calls();
+    assert_eq!(
+        calls.iter().filter(|call| *call == "create 1 x1").count(),
+        2,
+        "both namespaces have an event 1"
+    );
+    assert_eq!((setup.count("created"), setup.count("dropped")), (QUEUE as u64 + 4 - 2, 2));
+}
+
+#[tokio::test(start_paused = true)]
 async fn server_that_asks_for_no_wait_gets_a_second() {
     let setup = Setup::new((0..20).map(|_| overloaded(0)), 1);
     setup.emit("a");

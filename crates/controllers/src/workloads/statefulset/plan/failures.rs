@@ -1,9 +1,6 @@
-//! What is done when a write failed: events of what was not made, and the owners of claims, the status, and the history all
-//! the same.
+//! Plans the rest of a reconcile after a failed write: events for missing pods and claims, owners of claims, status and history.
 
-use coxswain_machinery::random::HashSet;
 use jiff::Timestamp;
-use std::collections::BTreeMap;
 
 use super::super::revisions::Present;
 use super::super::view::View;
@@ -14,6 +11,7 @@ use super::{event, finish, joined, not_created};
 use coxswain_machinery::api::kinds::{CONTROLLER_REVISIONS, PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS};
 use coxswain_machinery::model::plan::EventSpec;
 use coxswain_machinery::model::{Failure, Plan, Step};
+use coxswain_machinery::random::{HashMap, HashSet};
 
 /// The plan after one whose writes failed.
 pub(super) fn record(view: &View, members: &Members<'_>, now: Timestamp) -> Plan {
@@ -46,8 +44,9 @@ pub(super) fn record(view: &View, members: &Members<'_>, now: Timestamp) -> Plan
             && failure.code == 403
     };
     // A pod that waits for its claim takes its place already.
+    let there = names_of(members);
     let is_of_missing_pod =
-        |failure: &Failure| failure.kind == &PODS || missing_pod(view, members, failure).is_some();
+        |failure: &Failure| failure.kind == &PODS || missing_pod(view, &there, failure).is_some();
     if view.failures.iter().all(is_refused_create) && view.failures.iter().any(is_of_missing_pod) {
         // Last, for these may be refused as well.
         sync.delete_surplus_without_replicas();
@@ -61,8 +60,9 @@ fn events(view: &View, members: &Members<'_>) -> Vec<EventSpec> {
     let creates =
         |kind| view.failures.iter().filter(move |failure| failure.kind == kind && failure.verb == "create");
     let mut events = Vec::new();
-    // By pod, the errors of its claims.
-    let mut claimless: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    // Errors of claims by pod, in the order of the first failure of each pod.
+    let mut claimless: Vec<(String, Vec<String>)> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::default();
     for failure in creates(&PERSISTENT_VOLUME_CLAIMS) {
         let claim = &failure.key.name;
         let Some(pod) = pod_of_claim(view, claim) else { continue };
@@ -75,9 +75,13 @@ fn events(view: &View, members: &Members<'_>) -> Vec<EventSpec> {
             events.push(event(view, true, "FailedCreate", message));
         }
         let error = format!("failed to create PVC {claim}: {}", failure.message);
-        claimless.entry(pod).or_default().push(error);
+        let place = *places.entry(pod.clone()).or_insert(claimless.len());
+        if place == claimless.len() {
+            claimless.push((pod, Vec::new()));
+        }
+        claimless[place].1.push(error);
     }
-    let there: HashSet<&str> = members.kept.iter().map(|pod| pod.metadata.name.as_str()).collect();
+    let there = names_of(members);
     for (pod, errors) in claimless.into_iter().filter(|(pod, _)| !there.contains(pod.as_str())) {
         events.push(not_created(view, &pod, &joined(errors)));
     }
@@ -87,11 +91,14 @@ fn events(view: &View, members: &Members<'_>) -> Vec<EventSpec> {
     events
 }
 
-/// The name of the pod that is not there because its claim could not be created.
-fn missing_pod(view: &View, members: &Members<'_>, failure: &Failure) -> Option<String> {
+fn names_of<'a>(members: &Members<'a>) -> HashSet<&'a str> {
+    members.kept.iter().map(|pod| pod.metadata.name.as_str()).collect()
+}
+
+/// Returns the name of the pod that is missing because its claim could not be created. `there` are the names of existing pods.
+fn missing_pod(view: &View, there: &HashSet<&str>, failure: &Failure) -> Option<String> {
     let pod = pod_of_claim(view, &failure.key.name)?;
-    (failure.kind == &PERSISTENT_VOLUME_CLAIMS && !members.kept.iter().any(|held| held.metadata.name == *pod))
-        .then_some(pod)
+    (failure.kind == &PERSISTENT_VOLUME_CLAIMS && !there.contains(pod.as_str())).then_some(pod)
 }
 
 /// The pods that could not be created. One whose name is taken is not among them.
