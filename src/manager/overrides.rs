@@ -262,14 +262,14 @@ impl Overrides {
                     let is_refused = matches!(error, StoreError::Unreadable(_));
                     (error, is_refused)
                 }
-                // Nothing is lost where there is nothing to adopt.
+                // Without overrides to adopt, the controllers can start without the Lease.
                 Err(AdoptError::Unwritten { error, overrides }) => (error, overrides == 0),
             };
             if !is_ignorable {
                 refused_since = None;
             } else if refused_since.get_or_insert_with(Instant::now).elapsed() >= REFUSED_FOR {
                 let lease = shared.key();
-                tracing::error!(%error, %lease, "Failed to adopt the overrides of older versions; none holds");
+                tracing::error!(%error, %lease, "Failed to adopt the overrides of older versions; the flags alone select controllers");
                 return;
             }
             let pause = FIRST_LOOK.next(&mut failures);
@@ -424,11 +424,11 @@ impl HealthCheck for Overrides {
     }
 }
 
-/// Why the overrides of older versions were not adopted.
+/// Failure to adopt the overrides of older versions.
 enum AdoptError {
-    /// They, or those of the group, could not be read.
+    /// A read of the shared Lease or of the group's Lease failed.
     Unread(StoreError),
-    /// The Lease of the group could not be created with so many overrides in it.
+    /// The group's Lease with this number of overrides could not be created.
     Unwritten { error: StoreError, overrides: usize },
 }
 

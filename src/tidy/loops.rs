@@ -1,6 +1,8 @@
-//! No linear search runs inside a loop: an object whose author chooses the length of two lists costs no time in proportion to their
-//! product. The law parses sources, and knows no types: it takes names for sets that are declared as such, and what belongs to the
-//! item of the loop for a part of it. A search that stays has a comment above it that begins with `Linear:` and says why.
+//! Rejects linear searches inside loops, because users choose the length of both lists and the cost is the product of the lengths.
+//!
+//! The law parses sources without types. It treats names with a declared set type as sets, and fields of the loop item as parts of the
+//! item. It does not see a search in a function that a loop calls, a search on a variable that the loop body binds, or nested loops. A
+//! justified search has a comment `Linear:` with the reason at most 8 lines above.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
@@ -11,10 +13,10 @@ use syn::{Expr, Pat, Signature, Type};
 
 use super::{CONTROLLERS, MACHINERY, complain, sources};
 
-/// Where objects are looked through: the rooms, and what of the machinery runs for each object.
+/// Machinery modules that run for each object. The law also covers all controllers.
 const LOOKED_THROUGH: &[&str] = &["api", "events", "executor", "framework", "informer", "model", "queue"];
 
-/// Methods that look at one element after the other.
+/// Methods that search linearly.
 const SEARCHES: &[&str] = &["all", "any", "contains", "find", "find_map", "position", "rposition"];
 
 /// Types in which a lookup takes no time in proportion to their size.
@@ -37,7 +39,7 @@ const ONCE: &[&str] = &[
     "unwrap_or_else",
 ];
 
-/// How far above a search its comment may begin, in lines.
+/// Maximum distance in lines from a `Linear:` comment to its search.
 const ABOVE: usize = 8;
 
 const MARK: &str = "// Linear: ";

@@ -275,7 +275,7 @@ async fn a_prometheus_finds_what_dashboards_and_alerts_ask_for() {
     let mut known: BTreeSet<String> = prometheus.series(JOB).await.into_keys().collect();
     known.extend(prometheus.series(SLIS).await.into_keys());
     known.insert("up".to_owned());
-    // Overrides alone have series of this one, and an override would be alerted of. A test of its own shows it: `admin::metrics`.
+    // This metric has series only while an override exists, and an override raises an alert. `admin::metrics` tests the series.
     known.insert("coxswain_override_end_timestamp_seconds".to_owned());
     rules(&prometheus, &known).await;
     let unknown: Vec<String> = dashboard::names(&prometheus).await.difference(&known).cloned().collect();

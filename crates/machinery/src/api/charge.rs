@@ -316,9 +316,9 @@ impl Resources {
     }
 }
 
-/// Statuses of containers, to be asked for by name; of those of one name the first counts.
+/// Container statuses by name. The first status of a name counts.
 enum Statuses<'a> {
-    /// As many as pods have: compared one by one.
+    /// At most [`FEW`] statuses, compared one by one. Nearly all pods have fewer.
     Few(&'a [Status]),
     Many(HashMap<&'a Str, &'a Status>),
 }

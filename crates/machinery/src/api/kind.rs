@@ -82,22 +82,22 @@ pub fn distinct(values: impl IntoIterator<Item = Str>) -> IndexKeys {
     all
 }
 
-/// What a list contains, to be asked once for each of another list.
+/// Membership test for a list. The cost of one test does not grow with the length of the list.
 #[derive(Debug)]
 pub enum Among<'a, T> {
-    /// Compared one by one.
+    /// At most 16 values, compared one by one.
     Few(&'a [T]),
-    /// Hashed.
+    /// More values, in a hash set.
     Many(HashSet<&'a T>),
 }
 
 impl<'a, T: Eq + Hash> Among<'a, T> {
-    /// The values of `list`.
+    /// Returns the membership test for `list`.
     pub fn of(list: &'a [T]) -> Self {
         if list.len() <= FEW { Self::Few(list) } else { Self::Many(list.iter().collect()) }
     }
 
-    /// Whether this is one of them.
+    /// Reports whether the list contains `value`.
     pub fn contains(&self, value: &T) -> bool {
         match self {
             Self::Few(list) => list.contains(value),

@@ -1,7 +1,7 @@
-//! The events that wait because an overloaded server said when to come back, in a lane for each namespace.
+//! Queues events that an overloaded API server refused with `Retry-After`, in one lane per namespace.
 //!
-//! A webhook that refuses the events of one namespace holds up no other namespace. In a lane the order stays, and one request is under
-//! way at a time, so that a burst of events leaves its controller's requests room.
+//! A webhook that refuses the events of one namespace delays no other namespace. A lane keeps the order of its events and has one request in
+//! flight, so a burst of events leaves most of the rate limit to the controller.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,19 +17,19 @@ use super::writer::{Delivery, Patience};
 use crate::random::HashMap;
 use crate::wire::Str;
 
-/// Lanes of a recorder. Where more namespaces wait, the server is overloaded for all, and the recorder waits itself.
+/// Maximum number of lanes per recorder. With more refused namespaces the API server is overloaded for all, and the recorder waits.
 pub(super) const MAX_LANES: usize = 16;
 
-/// An event, and how much longer it is tried.
+/// An event and its remaining attempts.
 type Waiting = (Entry, Patience);
 
 /// The lanes of one recorder.
 pub(super) struct Lanes {
     delivery: Arc<Delivery>,
-    /// Stop at once.
+    /// Ends all lanes at once.
     abort: CancellationToken,
     tasks: TaskTracker,
-    /// By namespace, the events behind the one that its lane's task holds.
+    /// Events per namespace, without the event that the task of the lane holds.
     behind: Arc<Mutex<HashMap<Str, VecDeque<Waiting>>>>,
 }
 
@@ -61,7 +61,7 @@ impl Lanes {
         None
     }
 
-    /// Opens a lane with an event that is to wait, in a task of its own; gives it back if there are too many lanes.
+    /// Spawns the task of a new lane, which retries the event after `wait`. Returns the event if there are [`MAX_LANES`] lanes.
     pub(super) fn open(&self, entry: Entry, patience: Patience, wait: Duration) -> Option<Waiting> {
         let namespace = entry.event.metadata.namespace.clone();
         {
@@ -86,14 +86,14 @@ impl Lanes {
         None
     }
 
-    /// Returns when nothing waits any more. No event may come after that.
+    /// Waits for the end of all lanes. The caller must not open a lane afterwards.
     pub(super) async fn end(&self) {
         self.tasks.close();
         self.tasks.wait().await;
     }
 }
 
-/// Writes the events of a lane, one after the other. The lane ends with the last.
+/// Writes the events of a lane in order and removes the empty lane.
 async fn drain(
     delivery: &Delivery,
     behind: &Mutex<HashMap<Str, VecDeque<Waiting>>>,

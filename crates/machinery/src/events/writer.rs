@@ -30,7 +30,7 @@ pub(super) type Emitted = (EventSpec, Timestamp);
 pub(super) struct Writer {
     pub(super) delivery: Arc<Delivery>,
     pub(super) correlator: Correlator,
-    /// Events that wait because the server said when to come back.
+    /// Events that the API server refused with `Retry-After`.
     pub(super) lanes: Lanes,
     /// Stop at once.
     pub(super) abort: CancellationToken,
@@ -47,7 +47,7 @@ pub(super) struct Delivery {
     pub(super) closing: CancellationToken,
 }
 
-/// How often an event has been tried, and has waited as the server said. The bounds hold for all of its life.
+/// Attempts and waits of one event. Their bounds apply to the whole life of the event.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Patience {
     tries: u32,
@@ -105,7 +105,7 @@ impl Writer {
         self.lanes.end().await;
     }
 
-    /// Writes an event, or leaves it to a lane. Where too many lanes are open, all events wait for this one.
+    /// Writes an event or moves it to a lane. With [`MAX_LANES`](super::lanes::MAX_LANES) lanes the writer waits itself.
     async fn write(&self, entry: Entry) {
         let mut patience = Patience::default();
         let Err(wait) = self.delivery.attempt(&entry, &mut patience).await else { return };
@@ -124,7 +124,7 @@ impl Delivery {
         }
     }
 
-    /// Writes one event after the wait that the server asked for, and again after each that it asks for then.
+    /// Retries one event after `wait`, and after each further `Retry-After` up to [`MAX_WAITS`] waits.
     pub(super) async fn write_after(&self, wait: Duration, entry: &Entry, mut patience: Patience) {
         let mut wait = wait;
         while patience.waits < MAX_WAITS {

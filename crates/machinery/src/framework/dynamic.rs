@@ -275,7 +275,7 @@ impl Supervisor {
             tracing::warn!(controller = self.controller, behind, "begins without what these caches hold");
         }
         self.settled.send_replace(true);
-        // A look is never cut: a handler that has heard of some objects would not hear of the others, nor that those go.
+        // The timeout must not cancel the look: a handler with half a replay would miss the other objects and their deletion.
         if !look.is_terminated() {
             look.await;
         }

@@ -393,7 +393,7 @@ impl Instance {
 
     /// Waits for its caches, or for `stop`, and starts its workers.
     pub async fn start(&mut self, stop: &CancellationToken) -> Result<(), StartError> {
-        // First, because a handler that waits for its replay keeps all objects that it has yet to hear of.
+        // Replays come before the waits: a pending replay keeps a snapshot of the whole cache in memory.
         for handler in std::mem::take(&mut self.new_handlers) {
             let replayed = stop.run_until_cancelled(handler.replayed()).await;
             self.registrations.push(replayed.ok_or(StartError::Stopped)?);

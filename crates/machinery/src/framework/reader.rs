@@ -115,7 +115,9 @@ impl Reader {
             let mut found = stream::iter(needs).map(|read| self.read(read)).buffer_unordered(AT_A_TIME);
             while let Some((read, found)) = found.next().await {
                 if found.is_stopped() {
-                    return Err(ObserveError::Retry(format!("{key}: a live read was given up for a stop")));
+                    return Err(ObserveError::Retry(format!(
+                        "{key}: live read canceled: the controller is stopping"
+                    )));
                 }
                 reads.insert(read, found);
             }
@@ -136,7 +138,7 @@ impl Reader {
 
     async fn find(&self, read: &Read) -> ReadResult {
         match read {
-            // A read that is shared does not wait for the server: each who shares it does, with a seat of its own.
+            // A shared read never waits for `Retry-After`. Each reconcile waits in its own seat and then joins the next shared read.
             Read::Object(kind, key) => {
                 ReadResult::Object(self.client.patiently(|client| self.object(client, read, kind, key)).await)
             }

@@ -108,7 +108,7 @@ pub(super) enum ReadResult {
 }
 
 impl ReadResult {
-    /// Whether the read was given up because the controller is being stopped or its term has ended: it says nothing of what was read.
+    /// Reports whether a stop of the controller or the end of its term canceled the read. A canceled read is no evidence about the object.
     pub(super) fn is_stopped(&self) -> bool {
         let error = match self {
             Self::Object(found) => found.as_ref().err(),

@@ -118,8 +118,8 @@ fn released(identity: &ObjectIdentity, at: usize) -> Plan {
     Plan { steps: vec![Step::Write(write)], ..Plan::default() }
 }
 
-/// An object that waits for a dependent which no watch shows: while that is there, or may come back with its API, it is looked for
-/// again and again.
+/// Plans the next check of an owner that waits for a dependent without a watch. The owner is checked again while the dependent exists or
+/// its API may return.
 fn blocked(found: &Blocker) -> Plan {
     let mut plan = Plan::default();
     match found {

@@ -15,6 +15,7 @@ use coxswain_machinery::api::kinds::{NODES, VOLUME_ATTACHMENTS};
 use coxswain_machinery::framework::Read;
 use coxswain_machinery::model::Key;
 use coxswain_machinery::model::plan::EventSpec;
+use coxswain_machinery::random::HashSet;
 use coxswain_machinery::wire::{Str, Uid};
 
 /// How far a draft has come.
@@ -91,7 +92,7 @@ pub(super) fn list(book: &Book, view: &View) -> Option<Vec<(Str, Str)>> {
     let stays = listed.iter().filter(|each| is_reported(&each.name));
     let mut wanted: Vec<(Str, Str)> =
         stays.map(|each| (each.name.clone(), each.device_path.clone())).collect();
-    let names = listed_by(node);
+    let names: HashSet<&Str> = listed_by(node);
     let is_new = |volume: &Str| is_reported(volume) && !names.contains(volume);
     let new = book.held.iter().filter(|(volume, _)| is_new(volume));
     let before = wanted.len();
@@ -208,7 +209,7 @@ impl Draft {
 
     /// Forgets what is neither there nor wanted, and names that nobody can detach once their node is gone.
     fn tidy(&mut self, view: &View) {
-        let listed = view.node.as_deref().map(listed_by).unwrap_or_default();
+        let listed: HashSet<&Str> = view.node.as_deref().map(listed_by).unwrap_or_default();
         let Book { held, wants, .. } = &mut self.book;
         held.retain(|volume, held| {
             held.state != State::Absent && (held.source.is_some() || view.node.is_some())

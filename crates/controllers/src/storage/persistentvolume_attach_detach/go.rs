@@ -78,7 +78,7 @@ impl Draft {
     pub(super) fn take_away(&mut self, view: &View) {
         let read = Read::Object(&NODES, Key::new("", view.name.clone()));
         let mut is_asked = self.needs.contains(&read);
-        let listed = view.node.as_deref().map(listed_by).unwrap_or_default();
+        let listed: HashSet<&Str> = view.node.as_deref().map(listed_by).unwrap_or_default();
         let used: HashSet<&Str> =
             view.live.node().map(|node| node.status.volumes_in_use.iter().collect()).unwrap_or_default();
         for (volume, mut held) in self.unwanted() {

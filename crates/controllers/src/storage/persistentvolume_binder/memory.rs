@@ -120,7 +120,7 @@ impl Ledger {
     /// The same, unless the object is being tried again.
     pub(super) fn backs_off(&self, key: &Key, uid: &Uid) -> Option<Timestamp> {
         let (held, at) = (self.held.lock(), (key.clone(), uid.clone()));
-        // Linear: no, these are a set.
+        // Linear: no, this field is a set.
         held.failures.until(&at).filter(|_| !held.due.contains(&at))
     }
 

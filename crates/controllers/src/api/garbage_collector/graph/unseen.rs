@@ -21,14 +21,14 @@ pub enum Blocker {
     There(Vec<OwnerReference>),
     /// It is gone, or its name is another object's.
     Gone,
-    /// Neither discovery nor the server knows of its resource now.
+    /// Discovery lacks the resource and the API server answers 404 for its path.
     NotServed,
-    /// It could not be found out, for this reason. An API whose backend is down is one that is there.
+    /// The read failed with this error. An API with a failing backend still exists.
     Unknown(String),
 }
 
-/// How long nobody must serve a resource until its objects count as gone. An API that is installed anew, or an API server that is
-/// replaced by one with other flags, is away for less.
+/// Minimum time without any API server that serves a resource before its objects count as deleted. A reinstalled API or an API server
+/// that restarts with other flags is absent for less.
 const FOR_GOOD: Duration = Duration::from_mins(10);
 
 impl Graph {

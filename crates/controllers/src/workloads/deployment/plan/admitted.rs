@@ -27,9 +27,9 @@ use coxswain_machinery::model::template::{HASH_LABEL, Template};
 const MOST_COLLISIONS: usize = 8;
 /// ReplicaSets of one template that admission may change before no further one is created.
 const MOST_CHANGED: usize = 3;
-/// How long after the third of them one more is created. The time doubles with each further one.
+/// Pause before a fourth such ReplicaSet is created. The pause doubles with each further one.
 const NEXT_NAME: SignedDuration = SignedDuration::from_mins(10);
-/// How often it doubles at most: not more names are known.
+/// Maximum number of doublings. It follows from the number of names that are checked.
 const MOST_DOUBLED: usize = 1 + MOST_COLLISIONS - MOST_CHANGED;
 
 /// The hashes by which the Deployment's template was named, the last one first.
@@ -71,7 +71,7 @@ impl Names {
     }
 }
 
-/// How long after the last ReplicaSet one more is created, when there are so many more than [`MOST_CHANGED`].
+/// Returns the pause after the last ReplicaSet when `more` exist beyond [`MOST_CHANGED`].
 fn pause(more: usize) -> SignedDuration {
     NEXT_NAME * (1_i32 << more.min(MOST_DOUBLED))
 }

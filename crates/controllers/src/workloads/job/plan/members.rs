@@ -128,7 +128,7 @@ impl<'a> Members<'a> {
             if member.is_active() && written.deleted.contains(&member.pod.metadata.uid) {
                 member.state = State::Terminating;
             }
-            // Linear: no, these are a set.
+            // Linear: no, this field is a set.
             member.is_tracked &= !written.released.contains(&member.pod.metadata.uid);
         }
     }

@@ -44,7 +44,7 @@ pub(super) fn record(view: &View, members: &Members<'_>, now: Timestamp) -> Plan
             && failure.code == 403
     };
     // A pod that waits for its claim takes its place already.
-    let there = names_of(members);
+    let there: HashSet<&str> = names_of(members);
     let is_of_missing_pod =
         |failure: &Failure| failure.kind == &PODS || missing_pod(view, &there, failure).is_some();
     if view.failures.iter().all(is_refused_create) && view.failures.iter().any(is_of_missing_pod) {
@@ -81,7 +81,7 @@ fn events(view: &View, members: &Members<'_>) -> Vec<EventSpec> {
         }
         claimless[place].1.push(error);
     }
-    let there = names_of(members);
+    let there: HashSet<&str> = names_of(members);
     for (pod, errors) in claimless.into_iter().filter(|(pod, _)| !there.contains(pod.as_str())) {
         events.push(not_created(view, &pod, &joined(errors)));
     }

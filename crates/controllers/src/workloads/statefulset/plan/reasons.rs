@@ -177,7 +177,7 @@ impl<'a> Told<'a> {
         let rolling = set.spec.update_strategy.rolling_update.as_deref();
         let partition = rolling.and_then(|rolling| rolling.partition).unwrap_or(0);
         let candidates = self.ordinals.from(partition);
-        // Linear: no, this is a range.
+        // Linear: no, `candidates` is a range.
         let Some(next) = all.iter().rev().find(|ordinal| candidates.contains(*ordinal)) else {
             return Some(format!("{old}, and below the partition of {partition}: nothing is replaced."));
         };
