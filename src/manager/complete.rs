@@ -188,7 +188,7 @@ pub(super) async fn complete(
     let recorder = events.recorder(COMPONENT, admin);
     let router = Arc::new(Router::new());
     let pool = BlockingPool::new(environment.threads, COMPUTATIONS);
-    let authorities = Authorities::load(&config, environment.threads, &pool)?;
+    let authorities = Authorities::load(&config, environment.threads, &pool, &metrics)?;
     let runtime = Arc::new(Runtime {
         observer: clients.root("observer"),
         discovery: Arc::new(Discovery::new(clients.root("controller-discovery"))),
