@@ -215,6 +215,6 @@ async fn without_election(manager: &Completed, shutdown: &CancellationToken) -> 
         stop.cancelled().await;
     }
     stop.cancel();
-    let drained = terms::drain(manager).await;
+    let drained = terms::drain(manager, manager.shutdown_timeout()).await;
     result.and(drained)
 }
