@@ -76,6 +76,7 @@ pub(crate) struct State {
     pub(crate) late: Option<OverrideSet>,
     /// Nothing may be read.
     pub(crate) untouchable: bool,
+    pub(crate) lease_policy: LeasePolicyState,
     /// How often the states of all controllers, or the details of a queue, were computed.
     pub(crate) computed: usize,
 }
@@ -231,6 +232,7 @@ impl Fake {
                 latency: Duration::ZERO,
                 late: None,
                 untouchable: false,
+                lease_policy: LeasePolicyState::Unknown,
                 computed: 0,
             }),
         }
@@ -431,6 +433,10 @@ impl Manager for Fake {
 
     fn leases(&self) -> Vec<LeaseState> {
         self.state.lock().leases.clone()
+    }
+
+    fn lease_policy(&self) -> LeasePolicyState {
+        self.state.lock().lease_policy
     }
 
     fn replicas(&self) -> Vec<ReplicaState> {
