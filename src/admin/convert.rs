@@ -5,8 +5,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::manager::{
-    ActionResult, ActionState, ActionVerb, ControllerState, Counts, FailureState, KeyWait, LeaseState, Phase,
-    QueueState, ReplicaState, SyncOutcome, TraceId,
+    ActionResult, ActionState, ActionVerb, ControllerState, Counts, FailureState, KeyWait, LeasePolicyState,
+    LeaseState, Phase, QueueState, ReplicaState, SyncOutcome, TraceId,
 };
 use super::overrides::{DecidedBy, Entry, Order, OverrideProblem, OverrideSet};
 use super::proto;
@@ -281,6 +281,16 @@ pub(super) fn leader(state: Option<&LeaseState>, identity: &str, replicas: &[Rep
         transitions: record.map(|record| record.transitions).unwrap_or_default(),
         leading: state.leading,
         replica_identity: identity.to_owned(),
+        lease_policy: proto::LeasePolicy::Unspecified.into(),
+    }
+}
+
+pub(super) fn lease_policy(state: LeasePolicyState) -> proto::LeasePolicy {
+    match state {
+        LeasePolicyState::Unknown => proto::LeasePolicy::Unspecified,
+        LeasePolicyState::InForce => proto::LeasePolicy::InForce,
+        LeasePolicyState::Missing => proto::LeasePolicy::Missing,
+        LeasePolicyState::Different => proto::LeasePolicy::Different,
     }
 }
 

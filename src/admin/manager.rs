@@ -59,6 +59,9 @@ pub trait Manager: Send + Sync + 'static {
     /// this replica leads.
     fn leases(&self) -> Vec<LeaseState>;
 
+    /// Whether the admission policy that reserves the Leases is in force, as this replica last found it while it led.
+    fn lease_policy(&self) -> LeasePolicyState;
+
     /// All replicas that have announced themselves, this one included, by identity.
     fn replicas(&self) -> Vec<ReplicaState>;
 
@@ -207,6 +210,20 @@ pub struct LeaseState {
     pub leading: bool,
     /// What it says; `None` before it was read.
     pub record: Option<coxswain_machinery::election::Record>,
+}
+
+/// The admission policy that reserves the manager's Leases for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LeasePolicyState {
+    /// It was not read: this replica does not lead, or cannot read it.
+    #[default]
+    Unknown,
+    /// It is in force.
+    InForce,
+    /// It or its binding is missing.
+    Missing,
+    /// It is not that of this version.
+    Different,
 }
 
 /// A replica that has announced itself.

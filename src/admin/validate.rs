@@ -18,6 +18,8 @@ const MAX_VALUES: usize = 100;
 /// Longest name of anything: an object, a controller, a replica.
 const MAX_NAME_BYTES: usize = 512;
 /// `min_interval` of counts.
+/// The most keys of a queue that one call may ask for.
+pub const MOST_KEYS: usize = 1000;
 const MIN_COUNTS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A name that must be there.
@@ -108,9 +110,9 @@ pub fn object_key(field: &str, key: Option<&proto::ObjectKey>, violations: &mut 
 pub fn max_keys(value: i32, violations: &mut Violations) -> usize {
     match usize::try_from(value) {
         Ok(0) => 20,
-        Ok(count) if count <= 1000 => count,
+        Ok(count) if count <= MOST_KEYS => count,
         _ => {
-            violations.add("max_keys", "must be between 0 and 1000");
+            violations.add("max_keys", format!("must be between 0 and {MOST_KEYS}"));
             0
         }
     }

@@ -18,6 +18,7 @@ use super::directories::Directories;
 use super::error::ManagerError;
 use super::event_logger::EventLogger;
 use super::leadership::{self, Leases, Lock};
+use super::lease_policy::LeasePolicy;
 use super::overrides::{self, Overrides};
 use super::replicas::Replicas;
 use super::serving::PortMetrics;
@@ -64,6 +65,8 @@ pub(super) struct Completed {
     pub(super) migration: Option<Migration>,
     /// The Leases of these locks, to be looked at.
     pub(super) leases: Arc<Leases>,
+    /// Whether others may write the Leases.
+    pub(super) lease_policy: LeasePolicy,
     /// This replica and all others.
     pub(super) replicas: Arc<Replicas>,
     /// Those that sign certificates.
@@ -188,7 +191,7 @@ pub(super) async fn complete(
     let recorder = events.recorder(COMPONENT, admin);
     let router = Arc::new(Router::new());
     let pool = BlockingPool::new(environment.threads, COMPUTATIONS);
-    let authorities = Authorities::load(&config, environment.threads, &pool)?;
+    let authorities = Authorities::load(&config, environment.threads, &pool, &metrics)?;
     let runtime = Arc::new(Runtime {
         observer: clients.root("observer"),
         discovery: Arc::new(Discovery::new(clients.root("controller-discovery"))),
@@ -223,6 +226,7 @@ pub(super) async fn complete(
         main_lock,
         migration,
         leases,
+        lease_policy: LeasePolicy::register(&metrics)?,
         replicas,
         authorities,
         step_down,

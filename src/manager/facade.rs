@@ -15,9 +15,9 @@ use super::health::cache_problem;
 use crate::admin::Manager;
 use crate::admin::critical;
 use crate::admin::manager::{
-    ControllerName, ControllerState, Counts, FailureState, HealthState, LeaseState, Mutation, MutationKind,
-    Obstacle, QueueDetail, QueueName, QueueState, ReplicaState, StepDownError, SyncError, SyncOutcome,
-    SyncReport, SyncRequest, WatchState,
+    ControllerName, ControllerState, Counts, FailureState, HealthState, LeasePolicyState, LeaseState,
+    Mutation, MutationKind, Obstacle, QueueDetail, QueueName, QueueState, ReplicaState, StepDownError,
+    SyncError, SyncOutcome, SyncReport, SyncRequest, WatchState,
 };
 use crate::admin::overrides::{Entry, HeldOverrides, OverrideSet, StoreError};
 use coxswain_machinery::api::kinds::LEASES;
@@ -151,6 +151,10 @@ impl Manager for Facade {
 
     fn leases(&self) -> Vec<LeaseState> {
         self.0.leases.list()
+    }
+
+    fn lease_policy(&self) -> LeasePolicyState {
+        self.0.lease_policy.state()
     }
 
     fn replicas(&self) -> Vec<ReplicaState> {

@@ -20,6 +20,7 @@ mod facade;
 mod hand_edits;
 mod health;
 mod leadership;
+mod lease_policy;
 mod node_cidrs;
 mod overrides;
 mod replicas;
@@ -157,8 +158,8 @@ pub async fn run_until(
     result
 }
 
-/// What every replica does, leading or not: follows the overrides, the leadership, the other replicas and the files of
-/// authorities, and forgets again and again which resources there are.
+/// What every replica does, leading or not: follows the overrides, the leadership, the policy of its Leases, the other replicas and the
+/// files of authorities, and forgets again and again which resources there are.
 async fn follow(manager: &Completed) -> Infallible {
     let tell = |change| manager.event_logger.leadership_changed(change);
     let others = async {
@@ -190,7 +191,23 @@ async fn follow(manager: &Completed) -> Infallible {
             node_cidrs::warn_at_takeover(leadership, &manager.runtime.observer, &manager.health).await;
         }
     });
-    tokio::join!(manager.leases.follow(tell), others, overrides, told, resources, authorities, node_cidrs);
+    // Boxed for the same reason.
+    let lease_policy = Box::pin(manager.lease_policy.follow(
+        manager.main_lock.as_ref().map(|main| main.elector.leadership()),
+        &manager.runtime.observer,
+        &manager.health,
+        || manager.event_logger.changed(),
+    ));
+    tokio::join!(
+        manager.leases.follow(tell),
+        others,
+        overrides,
+        told,
+        resources,
+        authorities,
+        node_cidrs,
+        lease_policy
+    );
     std::future::pending().await
 }
 
@@ -215,6 +232,6 @@ async fn without_election(manager: &Completed, shutdown: &CancellationToken) -> 
         stop.cancelled().await;
     }
     stop.cancel();
-    let drained = terms::drain(manager).await;
+    let drained = terms::drain(manager, manager.shutdown_timeout()).await;
     result.and(drained)
 }

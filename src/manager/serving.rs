@@ -347,6 +347,10 @@ impl ServeObserver for Observer {
         self.requests.serving_certificate(port, not_after);
     }
 
+    fn client_ca(&self, source: &'static str, not_after: i64) {
+        self.requests.client_ca(source, not_after);
+    }
+
     fn health_checks(&self, probe: Probe, names: &[String]) {
         self.slis.retain(probe.name(), names);
     }

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
+use prometheus::IntGaugeVec;
 use ring::digest;
 use serde_json::Value;
 use tokio::sync::Mutex;
@@ -28,6 +29,7 @@ use coxswain_machinery::environment::Threads;
 use coxswain_machinery::executor::{FinishError, Finisher, Finishers};
 use coxswain_machinery::framework::BlockingPool;
 use coxswain_machinery::options::{Config, Flags, SelectionState};
+use coxswain_machinery::telemetry::{Registrar, Registry};
 
 /// How often the files are read when nobody signs.
 const LOOK: Duration = Duration::from_secs(5);
@@ -38,7 +40,17 @@ pub(super) struct Authorities(Vec<Arc<FileAuthority>>);
 
 impl Authorities {
     /// Those for which there are files. They must be of use if somebody is to sign with them.
-    pub(super) fn load(config: &Config, threads: Threads, pool: &BlockingPool) -> Result<Self, ManagerError> {
+    pub(super) fn load(
+        config: &Config,
+        threads: Threads,
+        pool: &BlockingPool,
+        metrics: &Registry,
+    ) -> Result<Self, ManagerError> {
+        let ends = Registrar::new(metrics).int_gauges(
+            "coxswain_signing_ca_not_after_seconds",
+            "Time at which the CA of a signer expires, in seconds since 1970.",
+            &["signer"],
+        )?;
         if !config.selection(&DESCRIPTOR).selected && config.overrides_only_disable() {
             // Nobody can sign with them.
             return Ok(Self::default());
@@ -47,7 +59,7 @@ impl Authorities {
         let mut all = Vec::new();
         for signer in Signer::ALL {
             let Some([certificate, key]) = files(&config.flags, signer) else { continue };
-            match FileAuthority::load(signer, certificate.into(), key.into(), (threads, pool)) {
+            match FileAuthority::load(signer, [certificate, key].map(PathBuf::from), (threads, pool), &ends) {
                 Ok(authority) => all.push(Arc::new(authority)),
                 Err(error) if are_needed => return Err(error),
                 Err(_) => {}
@@ -108,6 +120,8 @@ struct FileAuthority {
     key: PathBuf,
     threads: Threads,
     pool: BlockingPool,
+    /// When CAs expire, by signer.
+    ends: IntGaugeVec,
     /// Held while the files are read, so that what was read last is what is in force.
     held: Mutex<Held>,
 }
@@ -125,9 +139,9 @@ struct Held {
 impl FileAuthority {
     fn load(
         signer: Signer,
-        certificate: PathBuf,
-        key: PathBuf,
+        [certificate, key]: [PathBuf; 2],
         (threads, pool): (Threads, &BlockingPool),
+        ends: &IntGaugeVec,
     ) -> Result<Self, ManagerError> {
         let wrong = |path: &Path, why: String| ManagerError::Authority {
             signer: signer.name(),
@@ -139,7 +153,9 @@ impl FileAuthority {
         let authority = Authority::from_pem(&contents[0], &contents[1])
             .map_err(|error| wrong(&certificate, error.to_string()))?;
         let held = Held { seen: digest_of(&contents), authority: Ok(Arc::new(authority)), lost: false };
-        Ok(Self { signer, certificate, key, threads, pool: pool.clone(), held: Mutex::new(held) })
+        let (pool, ends) = (pool.clone(), ends.clone());
+        report(signer, &held.authority, &ends);
+        Ok(Self { signer, certificate, key, threads, pool, ends, held: Mutex::new(held) })
     }
 
     async fn current(&self) -> Result<Arc<Authority>, String> {
@@ -160,6 +176,7 @@ impl FileAuthority {
             }
             Err(_) => {}
         }
+        report(self.signer, &held.authority, &self.ends);
         held.authority.clone()
     }
 
@@ -185,6 +202,15 @@ impl FileAuthority {
                 tracing::error!(signer = self.signer.name(), %error, "the authority's files are of no use; what was in force stays");
             }
         }
+    }
+}
+
+/// Sets when the CA of a signer expires; there is no series for a signer that has none.
+fn report(signer: Signer, authority: &Result<Arc<Authority>, String>, ends: &IntGaugeVec) {
+    match authority {
+        Ok(authority) => ends.with_label_values(&[signer.name()]).set(authority.not_after()),
+        // There may be no series: this is also the state before.
+        Err(_) => drop(ends.remove_label_values(&[signer.name()])),
     }
 }
 
@@ -218,16 +244,29 @@ impl Finisher for FileAuthority {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+
     use super::*;
+    use coxswain_machinery::telemetry::encode_text;
 
     /// A directory with an authority in it, and others to put in its place.
     struct Files(tempfile::TempDir);
 
     fn authority(name: &str) -> [String; 2] {
+        authority_until(name, 4096)
+    }
+
+    /// One that expires at the beginning of a year.
+    fn authority_until(name: &str, year: i32) -> [String; 2] {
         let key = rcgen::KeyPair::generate().unwrap();
         let mut params = rcgen::CertificateParams::default();
+        params.not_after = rcgen::date_time_ymd(year, 1, 1);
         params.distinguished_name.push(rcgen::DnType::CommonName, name);
         [params.self_signed(&key).unwrap().pem(), key.serialize_pem()]
+    }
+
+    fn ends() -> IntGaugeVec {
+        IntGaugeVec::new(prometheus::Opts::new("ends", "Ends."), &["signer"]).unwrap()
     }
 
     impl Files {
@@ -241,7 +280,7 @@ mod tests {
 
         fn load(&self) -> Result<FileAuthority, ManagerError> {
             let on = (Threads::Own, &BlockingPool::new(Threads::Own, 1));
-            FileAuthority::load(Signer::KubeletServing, self.path("crt"), self.path("key"), on)
+            FileAuthority::load(Signer::KubeletServing, [self.path("crt"), self.path("key")], on, &ends())
         }
     }
 
@@ -295,7 +334,10 @@ mod tests {
                 ..Flags::default()
             };
             let config = Config { flags, ..Config::default() };
-            Authorities::load(&config, Threads::Own, &BlockingPool::inline()).unwrap().0.len()
+            Authorities::load(&config, Threads::Own, &BlockingPool::inline(), &Registry::new())
+                .unwrap()
+                .0
+                .len()
         };
         let without = ["*", "-certificatesigningrequest-signing-controller"];
         assert_eq!(loaded(&["*"], "disable-only"), Signer::ALL.len());
@@ -317,7 +359,8 @@ mod tests {
             ..Flags::default()
         };
         let config = Config { flags, ..Config::default() };
-        let all = Authorities::load(&config, Threads::Callers, &BlockingPool::inline()).unwrap();
+        let all =
+            Authorities::load(&config, Threads::Callers, &BlockingPool::inline(), &Registry::new()).unwrap();
         files.put("crt", &b);
         files.put("key", &b_key);
         let soon = tokio::time::timeout(LOOK * 2, all.keep_current());
@@ -327,6 +370,49 @@ mod tests {
             assert_eq!(name(signs).await, Ok("Authority { name: \"CN=b\", .. }".to_owned()));
         }
         assert_eq!(all.0.len(), Signer::ALL.len());
+    }
+
+    #[tokio::test]
+    async fn end_of_each_signing_ca_in_force_is_a_metric() {
+        let files = Files(tempfile::tempdir().unwrap());
+        let metrics = Registry::new();
+        let put = |[certificate, key]: &[String; 2]| {
+            files.put("crt", certificate);
+            files.put("key", key);
+        };
+        let flags = Flags {
+            cluster_signing_kubelet_client_cert_file: files.path("crt").display().to_string(),
+            cluster_signing_kubelet_client_key_file: files.path("key").display().to_string(),
+            ..Flags::default()
+        };
+        let config = Config { flags, ..Config::default() };
+        let (first, second) = (authority_until("a", 2027), authority_until("b", 2037));
+        put(&first);
+        let all = Authorities::load(&config, Threads::Own, &BlockingPool::inline(), &metrics).unwrap();
+        let series = || {
+            let page = encode_text(&metrics);
+            let of_ca =
+                page.lines().filter_map(|line| line.strip_prefix("coxswain_signing_ca_not_after_seconds"));
+            let parsed = of_ca.map(|line| {
+                let (labels, seconds) = line.split_once(' ').unwrap();
+                (
+                    labels.to_owned(),
+                    Timestamp::from_second(seconds.parse::<f64>().unwrap() as i64).unwrap().to_string(),
+                )
+            });
+            parsed.collect::<Vec<_>>()
+        };
+        let is = |year: &str| {
+            let labels = r#"{signer="kubernetes.io/kube-apiserver-client-kubelet"}"#.to_owned();
+            vec![(labels, format!("{year}-01-01T00:00:00Z"))]
+        };
+        assert_eq!(series(), is("2027"));
+        put(&second);
+        all.0[0].current().await.unwrap();
+        assert_eq!(series(), is("2037"));
+        files.put("crt", &format!("{}{}", second[0], first[0]));
+        all.0[0].current().await.unwrap_err();
+        assert!(series().is_empty(), "nothing can sign");
     }
 
     #[test]

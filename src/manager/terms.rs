@@ -7,6 +7,11 @@
 //!        │                                        └─ lost ─────► gate closed ─► exit                │
 //!        └──────────────────────────────── behind the others ───────────────────────────────────────┘
 //! ```
+//! Without a limit (`--controller-shutdown-timeout=0`) SIGTERM waits for reconciles and writes as long as they take, as
+//! kube-controller-manager does. A replica that steps down or gives way waits [`STEP_DOWN_LIMIT`] at most: no controllers run
+//! meanwhile, and no other replica can lead. Reconciles without a limit of their own may still run then, so the process ends with an
+//! error instead of beginning another term, into which they could run.
+//!
 //! The Leases are renewed until everything is drained, so that reconciles in flight may still write. A write that has no answer at
 //! the limit of `--controller-shutdown-timeout` is cut off before a Lease is given up, and SIGTERM then ends the process with an
 //! error. The limit, or that there is none, is of no account when a Lease is lost: its loss cuts off all writes at once. With leader migration
@@ -25,6 +30,10 @@ use coxswain_machinery::client::WriteGate;
 use coxswain_machinery::election::LeaseApi;
 use coxswain_machinery::framework::{Stop, within};
 use coxswain_machinery::options::MigrationLock;
+
+/// The time that reconciles and writes without a limit of their own have to end when a term ends without SIGTERM. A caller of
+/// `StepDown` waits longer.
+const STEP_DOWN_LIMIT: Duration = Duration::from_mins(2);
 
 /// What is done while this replica leads.
 pub(super) trait Work: Sync {
@@ -51,14 +60,13 @@ pub(super) trait Work: Sync {
     fn stand_by(&self);
 }
 
-/// Waits for the controllers to end, then for the writes in flight, all within the work's shutdown timeout. Writes without an
-/// answer are cut off when this returns.
+/// Waits for the controllers to end, then for the writes in flight, all within a limit. Writes without an answer are cut off when this
+/// returns.
 ///
 /// # Errors
 /// [`ManagerError::ShutdownTimeout`] if reconciles or writes were cut off.
-pub(super) async fn drain(work: &impl Work) -> Result<(), ManagerError> {
+pub(super) async fn drain(work: &impl Work, limit: Option<Duration>) -> Result<(), ManagerError> {
     let gate = work.gate();
-    let limit = work.shutdown_timeout();
     let ended = async {
         let stop = work.stopped().await;
         gate.close();
@@ -102,6 +110,12 @@ enum Over {
     GaveWay,
 }
 
+/// A term that was not lost, and whether its reconciles may still run.
+struct Ended {
+    over: Over,
+    has_leftovers: bool,
+}
+
 impl<W: Work, L: LeaseApi> Terms<'_, W, L> {
     /// Stands for election and leads, until `shutdown` (success), or until leadership is lost.
     pub(super) async fn run(
@@ -116,7 +130,8 @@ impl<W: Work, L: LeaseApi> Terms<'_, W, L> {
             if !requests.refuse_while(self.main.acquire(shutdown)).await? {
                 return Ok(());
             }
-            match self.term(requests, shutdown).await? {
+            let Ended { over, has_leftovers } = self.term(requests, shutdown).await?;
+            match over {
                 Over::Stopped => return Ok(()),
                 Over::SteppedDown(request) => {
                     let done = self.hand_over(request.successor.as_deref()).await;
@@ -124,6 +139,14 @@ impl<W: Work, L: LeaseApi> Terms<'_, W, L> {
                 }
                 // A Lease that could not be given up expires, for nobody renews it.
                 Over::GaveWay => drop(self.hand_over(None).await),
+            }
+            if has_leftovers {
+                tracing::error!(
+                    limit = ?STEP_DOWN_LIMIT,
+                    flag = "--controller-shutdown-timeout",
+                    "Reconciles have not ended and have no limit of their own; ending the process instead of standing by"
+                );
+                return Err(ManagerError::ShutdownTimeout);
             }
         }
         Ok(())
@@ -134,7 +157,8 @@ impl<W: Work, L: LeaseApi> Terms<'_, W, L> {
         &self,
         requests: &mut Requests,
         shutdown: &CancellationToken,
-    ) -> Result<Over, ManagerError> {
+    ) -> Result<Ended, ManagerError> {
+        let stopped = || Ended { over: Over::Stopped, has_leftovers: false };
         let term = Term {
             stop: shutdown.child_token(),
             drained: CancellationToken::new(),
@@ -157,7 +181,9 @@ impl<W: Work, L: LeaseApi> Terms<'_, W, L> {
                 }
             };
             term.stop.cancel();
-            let drained = drain(self.work).await;
+            // Only SIGTERM has somebody outside who ends the process in the end.
+            let limit = if shutdown.is_cancelled() { None } else { Some(STEP_DOWN_LIMIT) };
+            let drained = drain(self.work, self.work.shutdown_timeout().or(limit)).await;
             term.drained.cancel();
             Ok::<_, ManagerError>((over, drained))
         };
@@ -169,7 +195,7 @@ impl<W: Work, L: LeaseApi> Terms<'_, W, L> {
                 self.work.gate().close();
                 self.work.gate().cut();
                 term.stop.cancel();
-                return if shutdown.is_cancelled() { Ok(Over::Stopped) } else { Err(lost) };
+                return if shutdown.is_cancelled() { Ok(stopped()) } else { Err(lost) };
             }
         };
         let failure = term.failure.into_inner();
@@ -179,12 +205,14 @@ impl<W: Work, L: LeaseApi> Terms<'_, W, L> {
             }
         }
         match failure {
-            Some(failure) => return Err(failure),
-            None if matches!(over, Over::Stopped) => drained?,
-            // The process continues as a standby, although `drained` may be an error: everything of this term has ended.
-            None => {}
+            Some(failure) => Err(failure),
+            None if matches!(over, Over::Stopped) => drained.map(|()| stopped()),
+            // The process continues as a standby, although `drained` may be an error: reconciles with a limit were aborted at it.
+            None => {
+                let has_leftovers = drained.is_err() && self.work.shutdown_timeout().is_none();
+                Ok(Ended { over, has_leftovers })
+            }
         }
-        Ok(over)
     }
 
     /// Starts what runs under a lock and renews it until all is drained.

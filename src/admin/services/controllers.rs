@@ -10,6 +10,7 @@ use tonic::{Request, Response, Status};
 
 use super::mutate::{Asked, Change};
 use super::orders::Direction;
+use super::snapshots::{ControllerRow, Snapshots};
 use super::watch::{Feed, answers};
 use super::{Answers, Shared};
 use crate::admin::authorize::{
@@ -159,10 +160,11 @@ impl ControllerService for Service {
         let interval = validate::counts_interval(request.counts_interval.as_ref(), &mut violations);
         violations.check()?;
         let feed = ControllerFeed {
-            manager: Arc::clone(&self.0.manager),
+            snapshots: Arc::clone(&self.0.snapshots),
             changes: self.0.manager.changes(),
             filter,
-            counts: interval.map(|interval| (interval, Instant::now() + interval)),
+            counts: interval.map(|interval| (interval, self.0.snapshots.tick_after(interval))),
+            changed: None,
             sent: None,
             invalid: Vec::new(),
             pending: VecDeque::new(),
@@ -173,12 +175,14 @@ impl ControllerService for Service {
 
 /// A snapshot, then changes: found by comparing what is with what was sent.
 struct ControllerFeed {
-    manager: Arc<dyn Manager>,
+    snapshots: Arc<Snapshots>,
     changes: latest::Receiver<u64>,
     filter: ControllerFilter,
     /// How often counts are worth a message, and when they are next.
     counts: Option<(Duration, Instant)>,
-    sent: Option<BTreeMap<String, proto::Controller>>,
+    /// When a change that was noticed may be read.
+    changed: Option<Instant>,
+    sent: Option<BTreeMap<String, Arc<ControllerRow>>>,
     /// The overrides without effect that were told last.
     invalid: Vec<proto::InvalidOverride>,
     pending: VecDeque<Update>,
@@ -187,39 +191,43 @@ struct ControllerFeed {
 impl ControllerFeed {
     /// Finds out what has changed; mere counts matter if `counts`.
     fn compare(&mut self, counts: bool) {
-        let found = matching(&*self.manager, &self.filter);
-        let invalid = invalid_overrides(&*self.manager);
-        let before = std::mem::replace(&mut self.invalid, invalid.clone());
+        let all = self.snapshots.read();
+        let found = all.rows.iter().filter(|row| self.filter.matches(&row.controller));
+        let is_new_to = |held: &[proto::InvalidOverride]| *held != *all.invalid_overrides;
         let Some(sent) = &mut self.sent else {
-            self.sent = Some(found.iter().map(|each| (each.name.clone(), each.clone())).collect());
+            self.sent =
+                Some(found.clone().map(|row| (row.controller.name.clone(), Arc::clone(row))).collect());
+            self.invalid.clone_from(&all.invalid_overrides);
             self.pending.push_back(Update::Snapshot(proto::ControllerSnapshot {
-                controllers: found,
-                invalid_overrides: invalid,
+                controllers: found.map(|row| row.controller.clone()).collect(),
+                invalid_overrides: all.invalid_overrides.clone(),
             }));
             return;
         };
-        if before != invalid {
-            self.pending.push_back(Update::InvalidOverrides(proto::InvalidOverrides { overrides: invalid }));
+        if is_new_to(&self.invalid) {
+            self.invalid.clone_from(&all.invalid_overrides);
+            let overrides = all.invalid_overrides.clone();
+            self.pending.push_back(Update::InvalidOverrides(proto::InvalidOverrides { overrides }));
         }
         let mut gone = std::mem::take(sent);
-        for controller in found {
-            let before = gone.remove(&controller.name);
-            let is_same = |before: &proto::Controller| {
-                if counts {
-                    *before == controller
-                } else {
-                    convert::without_counts(before.clone()) == convert::without_counts(controller.clone())
-                }
-            };
+        for row in found {
             // What is kept is what was sent: counts that were not sent are still news when counts matter.
-            let (kept, news) = match before {
-                Some(before) if is_same(&before) => (before, None),
-                _ => (controller.clone(), Some(controller)),
+            let (kept, news) = match gone.remove(&row.controller.name) {
+                Some(before) if before.is_same(row, counts) => (before, None),
+                _ => (Arc::clone(row), Some(row.controller.clone())),
             };
-            sent.insert(kept.name.clone(), kept);
+            sent.insert(kept.controller.name.clone(), kept);
             self.pending.extend(news.map(Update::Changed));
         }
         self.pending.extend(gone.into_keys().map(Update::Unmatched));
+    }
+}
+
+/// Returns at a time, if there is one.
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -235,22 +243,21 @@ impl Feed for ControllerFeed {
             if let Some(update) = self.pending.pop_front() {
                 return Some(proto::WatchControllersResponse { update: Some(update) });
             }
-            let due = self.counts.map(|(_, due)| due);
-            let tick = async {
-                match due {
-                    Some(due) => sleep_until(due).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 biased;
-                () = tick => {
-                    self.counts = self.counts.map(|(interval, _)| (interval, Instant::now() + interval));
+                () = until(self.counts.map(|(_, due)| due)) => {
+                    self.counts =
+                        self.counts.map(|(interval, _)| (interval, self.snapshots.tick_after(interval)));
                     self.compare(true);
                 }
-                changed = self.changes.changed() => {
-                    changed.ok()?;
+                () = until(self.changed) => {
+                    self.changed = None;
                     self.compare(false);
+                }
+                // It is noted here, because this future may be dropped before the change is read.
+                changed = self.changes.changed(), if self.changed.is_none() => {
+                    changed.ok()?;
+                    self.changed = Some(self.snapshots.next_read());
                 }
             }
         }

@@ -44,7 +44,8 @@ impl View {
             lease => Some(find(lease, &leases)?),
         };
         let (replicas, identity) = (manager.replicas(), manager.identity());
-        let leader = convert::leader(state, identity, &replicas);
+        let mut leader = convert::leader(state, identity, &replicas);
+        leader.set_lease_policy(convert::lease_policy(manager.lease_policy()));
         let replicas = replicas.iter().map(|each| convert::replica(each, identity, &leader.holder_identity));
         Ok(Self { replicas: replicas.collect(), leader })
     }

@@ -13,6 +13,7 @@ mod mutate;
 mod orders;
 mod places;
 mod queues;
+mod snapshots;
 mod trace;
 mod watch;
 
@@ -46,6 +47,7 @@ use super::metrics::AdminMetrics;
 use super::proto;
 use coxswain_machinery::serve::{Lines, PageHandler, UserInfo, handler, text};
 use places::{MutationClass, StreamPlaces};
+use snapshots::{QueueDetails, Snapshots};
 
 /// What the services are made of.
 #[derive(Clone)]
@@ -135,6 +137,8 @@ struct Shared {
     mutations: TaskTracker,
     places: StreamPlaces,
     refusals: Arc<Lines>,
+    snapshots: Arc<Snapshots>,
+    queue_details: Arc<QueueDetails>,
 }
 
 impl Shared {
@@ -278,6 +282,8 @@ pub struct RoutesError(#[from] tonic_reflection::server::Error);
 /// All services.
 fn routes(deps: AdminDeps, options: &AdminOptions, places: StreamPlaces) -> Result<Routes, RoutesError> {
     let shared = Shared {
+        snapshots: Arc::new(Snapshots::new(Arc::clone(&deps.manager))),
+        queue_details: Arc::new(QueueDetails::new(Arc::clone(&deps.manager))),
         manager: deps.manager,
         authorizer: deps.authorizer,
         events: deps.events,

@@ -57,17 +57,17 @@ impl QueueService for Service {
         validate::name("name", &request.name, &mut violations);
         let max_keys = validate::max_keys(request.max_keys, &mut violations);
         violations.check()?;
-        let Some(detail) = self.0.manager.queue(&request.name, max_keys) else {
+        let Some(detail) = self.0.queue_details.read(&request.name) else {
             // Elsewhere it may exist.
             self.0.must_lead()?;
             return Err(no_queue(&request.name, &self.0.manager.queue_names()));
         };
         Ok(Response::new(proto::GetQueueResponse {
             queue: Some(convert::queue(&detail.state)),
-            oldest_keys: detail.oldest.iter().map(convert::queued).collect(),
-            in_flight_keys: detail.in_flight.iter().map(convert::queued).collect(),
-            failing_keys: detail.failing.iter().map(convert::failing).collect(),
-            waiting_keys: detail.waiting.iter().map(convert::waiting).collect(),
+            oldest_keys: detail.oldest.iter().take(max_keys).map(convert::queued).collect(),
+            in_flight_keys: detail.in_flight.iter().take(max_keys).map(convert::queued).collect(),
+            failing_keys: detail.failing.iter().take(max_keys).map(convert::failing).collect(),
+            waiting_keys: detail.waiting.iter().take(max_keys).map(convert::waiting).collect(),
         }))
     }
 

@@ -1,5 +1,5 @@
 //! What all streams have in common: they hold a place, and they end with the process, with their caller's role, and after
-//! half an hour. A token or a certificate that is no longer valid opens no stream again.
+//! 30 minutes at most. A token or a certificate that is no longer valid opens no stream again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::admin::authorize::{Authorize, Method, caller, check};
 use crate::admin::errors::{ErrorReply, Reason};
 use coxswain_machinery::serve::{Lines, UserInfo};
 
-/// How long a stream lasts, about: not all end at once.
+/// The longest that a stream lasts. Some end up to three minutes earlier, so that not all end at once.
 const LIFETIME: Duration = Duration::from_mins(30);
 /// How often the authorization is asked again.
 const REVIEW: Duration = Duration::from_mins(1);
@@ -113,7 +113,7 @@ pub(super) fn answers<F: Feed>(
         None => None,
     };
     let now = Instant::now();
-    let lifetime = LIFETIME.mul_f64(coxswain_machinery::random::within(0.9..1.1));
+    let lifetime = LIFETIME.mul_f64(coxswain_machinery::random::within(0.9..1.0));
     let shutdown = shared.shutdown.clone();
     let running = Running {
         feed,
@@ -135,6 +135,6 @@ pub(super) fn answers<F: Feed>(
 }
 
 fn expired() -> Status {
-    let message = "the stream has been open for about half an hour: open it again with present credentials";
+    let message = "the stream has been open for about 30 minutes: open it again with present credentials";
     ErrorReply::new(Reason::StreamExpired, message).retry_after(REOPEN).into()
 }

@@ -7,7 +7,7 @@ use super::controllers::yes;
 use super::human::{NONE, age, ago, duration_or_none};
 use super::sheet::Sheet;
 use super::table::table;
-use crate::admin::proto::{GetLeaderResponse, Leader, Replica};
+use crate::admin::proto::{GetLeaderResponse, Leader, LeasePolicy, Replica};
 
 /// The headings of the lines that a watch prints.
 pub(in crate::cli) const HEADINGS: [&str; 6] =
@@ -45,6 +45,17 @@ pub(in crate::cli) fn sheet(answer: &GetLeaderResponse, now: Timestamp) -> Strin
             .fact("Renewed", ago(leader.renew_time.as_ref(), now))
             .fact("Lease duration", duration_or_none(leader.lease_duration.as_ref()))
             .fact("Transitions", leader.transitions.to_string());
+    }
+    let policy = match leader.lease_policy() {
+        LeasePolicy::Unspecified => "",
+        LeasePolicy::InForce => "in force",
+        LeasePolicy::Missing => {
+            "missing: accounts that may write Leases in kube-system can disable controllers"
+        }
+        LeasePolicy::Different => "differs from the policy of this version: apply deploy/kustomize/base",
+    };
+    if !policy.is_empty() {
+        sheet.fact("Lease policy", policy);
     }
     sheet.fact("Answered by", or_none(&leader.replica_identity));
     if !answer.replicas.is_empty() {

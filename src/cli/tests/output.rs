@@ -225,6 +225,9 @@ fn leadership_and_queues() {
     assert_eq!(leader::row(&held, &replicas, now()), ["a", "<none>", "3", "50s", "<none>", "1/2 live"]);
     let off = leader::sheet(&GetLeaderResponse::default(), now());
     assert_eq!(off, "Lease:        leader election is off\nAnswered by:  <none>\n");
+    let missing = Leader { lease_policy: LeasePolicy::Missing.into(), ..held };
+    let shown = leader::sheet(&GetLeaderResponse { leader: Some(missing), ..Default::default() }, now());
+    assert!(shown.contains("\nLease policy:  missing: accounts that may write Leases"), "{shown}");
 
     let queue = Queue {
         name: "q".into(),

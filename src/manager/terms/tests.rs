@@ -540,6 +540,49 @@ async fn shutdown_limit_reached_at_a_step_down_keeps_the_process() {
     assert!(matches!(a.ended().await, Err(ManagerError::ShutdownTimeout)));
 }
 
+/// Reconciles that nothing aborts never run into another term of the same process.
+#[tokio::test(start_paused = true)]
+async fn step_down_without_a_shutdown_limit_ends_the_process_if_reconciles_do_not_end() {
+    for (in_flight, is_over) in [(STEP_DOWN_LIMIT / 2, false), (STEP_DOWN_LIMIT * 30, true)] {
+        let servers = [Arc::new(Server::default())];
+        let a = Replica::start("a", &servers);
+        until("a leads", || holder(&servers[0]) == "a").await;
+        a.work.take();
+        (*a.work.limit.lock(), *a.work.in_flight.lock()) = (None, in_flight);
+        let (began, work) = (Instant::now(), Arc::clone(&a.work));
+        a.step_down.step_down(None).await.unwrap();
+        assert!(began.elapsed() < STEP_DOWN_LIMIT + TIMING.retry, "{:?}", began.elapsed());
+        if is_over {
+            assert!(matches!(a.ended().await, Err(ManagerError::ShutdownTimeout)));
+            assert!(work.gate.is_closed());
+            assert_eq!(holder(&servers[0]), "nobody");
+        } else {
+            until("a leads again", || a.leads_by_metrics() && !a.work.gate.is_closed()).await;
+        }
+        let mut expected = vec!["drain (gate open, held by a)", "drained (gate closed, held by a)"];
+        if !is_over {
+            expected.push("start Main (gate open, held by a)");
+        }
+        assert_eq!(work.take(), expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn giving_way_without_a_shutdown_limit_ends_the_process_if_reconciles_do_not_end() {
+    let server = Arc::new(Server::default());
+    let api = Fake(Arc::clone(&server));
+    let a = Replica::coordinated("a", &server);
+    api.name("a");
+    until("a leads", || a.leads_by_metrics()).await;
+    (*a.work.limit.lock(), *a.work.in_flight.lock()) = (None, STEP_DOWN_LIMIT * 30);
+    api.prefer("b");
+    let (began, work) = (Instant::now(), Arc::clone(&a.work));
+    assert!(matches!(a.ended().await, Err(ManagerError::ShutdownTimeout)));
+    assert!(began.elapsed() < STEP_DOWN_LIMIT + TIMING.retry * 2, "{:?}", began.elapsed());
+    assert!(work.gate.is_closed());
+    assert_eq!(holder(&server), "nobody");
+}
+
 /// "No limit" is for a Lease that is held. Its loss cuts off every write and ends the process, also while it stops.
 #[tokio::test(start_paused = true)]
 async fn lease_lost_without_a_shutdown_limit_cuts_writes_off_at_once() {

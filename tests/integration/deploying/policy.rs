@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{NAMESPACE, said, text};
-use crate::harness::{ControlPlane, kubectl_as, until};
+use crate::harness::{Caller, ControlPlane, kubectl_as, until};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -63,7 +63,8 @@ pub(super) async fn assert_reserves(plane: &ControlPlane) {
         output
     };
     until("the policy to be in force", LIMIT, early, is_reserved).await;
-    for metadata in [&labelled, &generated] {
+    let main = json!({ "name": "coxswain", "namespace": NAMESPACE });
+    for metadata in [&labelled, &generated, &main] {
         let output = meddler.create(metadata);
         assert!(is_reserved(&output), "{metadata}: {}", said(&output));
     }
@@ -97,4 +98,18 @@ pub(super) async fn assert_reserves(plane: &ControlPlane) {
     takes(found);
     takes(manager.run(&["replace", "-f", text(&scratch)]));
     takes(admin.run(&["delete", "lease", "coxswain-overrides", "coxswain-replica-0"]));
+    assert_reported(plane, 1.0).await;
+    admin.run(&["delete", "validatingadmissionpolicybinding", "coxswain-leases"]);
+    assert_reported(plane, 0.0).await;
+}
+
+/// A manager that leads reports whether the policy is in force.
+async fn assert_reported(plane: &ControlPlane, expected: f64) {
+    let manager = plane.coxswain("reporter", &["--leader-elect=false"]);
+    let observe = || manager.page(Caller::Admin, "/metrics");
+    until("the report of the policy", LIMIT, observe, |page| {
+        page.metric("coxswain_lease_policy_in_force") == Some(expected)
+    })
+    .await;
+    manager.stop();
 }

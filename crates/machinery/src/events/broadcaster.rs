@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use prometheus::{IntCounter, IntCounterVec};
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::correlator::Correlator;
 use super::journal::Journal;
 use super::lanes::Lanes;
+use super::queue::{EventSender, event_queue};
 use super::sink::EventSink;
-use super::writer::{Delivery, Emitted, Writer};
+use super::writer::{Delivery, Writer};
 use crate::client::ApiClient;
 use crate::model::clock::SharedClock;
 use crate::model::plan::EventSpec;
@@ -99,7 +99,7 @@ impl EventBroadcaster {
 
     /// A recorder whose events are written to `sink`.
     pub fn recorder_to(&self, component: &str, sink: Arc<dyn EventSink>) -> Recorder {
-        let (sender, receiver) = mpsc::channel(QUEUE);
+        let (sender, receiver) = event_queue(QUEUE);
         let outcomes = self.metrics.outcomes(component);
         let component: Arc<str> = component.into();
         let delivery = Arc::new(Delivery {
@@ -153,7 +153,7 @@ impl EventBroadcaster {
 pub struct Recorder {
     component: Arc<str>,
     clock: SharedClock,
-    sender: mpsc::Sender<Emitted>,
+    sender: EventSender,
     outcomes: Outcomes,
 }
 
@@ -164,12 +164,12 @@ impl std::fmt::Debug for Recorder {
 }
 
 impl Recorder {
-    /// Logs the event and hands it over to be written. Never waits; an event for which there is no room is dropped and
-    /// counted.
+    /// Logs the event and hands it over to be written. Never waits; in a full queue the namespace with most events loses its newest one,
+    /// which is counted.
     pub fn emit(&self, event: EventSpec) {
         let at: Timestamp = self.clock.now();
         log(&self.component, &event);
-        if self.sender.try_send((event, at)).is_err() {
+        if self.sender.send((event, at)) {
             self.outcomes.dropped.inc();
         }
     }

@@ -16,6 +16,7 @@ mod broadcaster;
 mod correlator;
 mod journal;
 mod lanes;
+mod queue;
 mod sink;
 mod writer;
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::broadcaster::Outcomes;
 use super::correlator::{Correlator, Entry};
 use super::lanes::Lanes;
+use super::queue::EventReceiver;
 use super::sink::EventSink;
 use crate::client::ApiError;
 use crate::model::plan::EventSpec;
@@ -69,7 +69,7 @@ enum Verdict {
 
 impl Writer {
     /// Writes events until no recorder is left, or until it is told to end.
-    pub(super) async fn run(mut self, mut emitted: mpsc::Receiver<Emitted>) {
+    pub(super) async fn run(mut self, mut emitted: EventReceiver) {
         let (closing, abort) = (self.delivery.closing.clone(), self.abort.clone());
         let mut open = true;
         loop {
@@ -99,9 +99,7 @@ impl Writer {
             }
         }
         emitted.close();
-        while emitted.try_recv().is_ok() {
-            self.delivery.outcomes.dropped.inc();
-        }
+        self.delivery.outcomes.dropped.inc_by(emitted.clear() as u64);
         self.lanes.end().await;
     }
 

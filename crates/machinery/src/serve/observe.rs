@@ -56,8 +56,11 @@ pub trait ServeObserver: Send + Sync + 'static {
     /// All checks of an endpoint, by name, as it is about to run them: no other check has a result any longer.
     fn health_checks(&self, _probe: Probe, _names: &[String]) {}
 
-    /// The certificate that a port serves by default expires at this time, in seconds since 1970.
+    /// The first of the certificates that a port serves expires at this time, in seconds since 1970.
     fn serving_certificate(&self, _port: u16, _not_after: i64) {}
+
+    /// The next certificate of a bundle of client CAs expires at this time, in seconds since 1970.
+    fn client_ca(&self, _source: &'static str, _not_after: i64) {}
 
     /// `DELETE /metrics/slis`: forget the health results counted so far.
     fn reset_slis(&self) {}

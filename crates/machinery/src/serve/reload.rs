@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use ring::digest;
 use rustls::crypto::CryptoProvider;
@@ -13,9 +14,14 @@ use rustls::crypto::CryptoProvider;
 use super::authn::trust::TrustStore;
 use super::authn::{ClusterTrust, RequestHeader};
 use super::error::ServeError;
-use super::observe::{ServeObserver, Unobserved};
+use super::observe::ServeObserver;
 use super::renewal::Renewal;
 use super::tls::{CertFiles, CertStore, Tls};
+use crate::model::clock::SharedClock;
+
+/// Sources of client CAs: the flags, and the keys of the ConfigMap `extension-apiserver-authentication`, have these names.
+const CLIENT_CA: &str = "client-ca-file";
+const REQUEST_HEADER_CA: &str = "requestheader-client-ca-file";
 
 /// What a file is put to.
 enum Use {
@@ -42,8 +48,22 @@ pub(super) struct Reloader {
     request_header: Option<Arc<RequestHeader>>,
     cluster: Option<ClusterTrust>,
     renewal: Option<Renewal>,
+    reports: Reports,
+}
+
+/// Reports of a port about the end of certificates.
+pub(super) struct Reports {
     observer: Arc<dyn ServeObserver>,
     port: u16,
+    clock: SharedClock,
+    /// The end of the expired serving certificate that was logged last.
+    expired: Mutex<Option<i64>>,
+}
+
+impl Reports {
+    pub(super) fn new(observer: Arc<dyn ServeObserver>, port: u16, clock: SharedClock) -> Self {
+        Self { observer, port, clock, expired: Mutex::default() }
+    }
 }
 
 impl Reloader {
@@ -53,35 +73,44 @@ impl Reloader {
         client_ca: Option<Arc<TrustStore>>,
         request_header: Option<Arc<RequestHeader>>,
         cluster: Option<ClusterTrust>,
+        reports: Reports,
     ) -> Self {
-        let (renewal, observer) = (None, Arc::new(Unobserved));
-        Self {
-            provider,
-            certs,
-            files: Vec::new(),
-            client_ca,
-            request_header,
-            cluster,
-            renewal,
-            observer,
-            port: 0,
-        }
+        let (files, renewal) = (Vec::new(), None);
+        let reloader = Self { provider, certs, files, client_ca, request_header, cluster, renewal, reports };
+        reloader.report_expiry();
+        reloader
     }
 
-    /// Replaces a certificate that was made for this process before it expires.
+    /// Replaces a self-made certificate before it expires.
     pub(super) fn renew(&mut self, renewal: Option<Renewal>) {
         self.renewal = renewal;
     }
 
-    /// Tells when the certificate of a port expires, now and at each turn.
-    pub(super) fn report(&mut self, observer: Arc<dyn ServeObserver>, port: u16) {
-        (self.observer, self.port) = (observer, port);
-        self.report_expiry();
-    }
-
+    /// Reports when the certificates of the port and the client CAs expire, and logs once that one has expired.
     fn report_expiry(&self) {
-        if let Some(not_after) = self.certs.not_after() {
-            self.observer.serving_certificate(self.port, not_after);
+        let Reports { observer, port, clock, expired } = &self.reports;
+        let now = clock.now();
+        let sources = [
+            (CLIENT_CA, self.client_ca.as_ref()),
+            (REQUEST_HEADER_CA, self.request_header.as_ref().map(|method| &method.trust)),
+        ];
+        for (source, store) in sources {
+            if let Some(not_after) = store.and_then(|store| store.not_after(now)) {
+                observer.client_ca(source, not_after);
+            }
+        }
+        let Some(not_after) = self.certs.not_after() else { return };
+        observer.serving_certificate(*port, not_after);
+        let is_expired = not_after < now.as_second();
+        let mut logged = expired.lock();
+        if is_expired && *logged != Some(not_after) {
+            *logged = Some(not_after);
+            let expired_at = Timestamp::from_second(not_after).unwrap_or(Timestamp::MAX);
+            tracing::warn!(
+                port,
+                %expired_at,
+                "A serving certificate has expired: clients that verify it cannot connect. Replace its files: they are read every minute"
+            );
         }
     }
 
@@ -133,11 +162,10 @@ impl Reloader {
             }
         }
         if let Some(renewal) = &self.renewal
-            && let Err(error) = renewal.turn(&self.certs, &self.provider)
+            && let Err(error) = renewal.turn(&self.certs, &self.provider).await
         {
             tracing::error!(%error, "Failed to make a new serving certificate; keeping the old one");
         }
-        self.report_expiry();
         if let Some(cluster) = &self.cluster {
             match cluster.refresh().await {
                 Ok(changed) => authorities_changed |= changed,
@@ -147,6 +175,7 @@ impl Reloader {
                 ),
             }
         }
+        self.report_expiry();
         if authorities_changed && let Err(error) = tls.set_hints(self.hints()) {
             tracing::error!(%error, "cannot name the new certificate authorities to clients");
         }
@@ -168,6 +197,11 @@ impl Reloader {
             Use::Cert { index, .. } => {
                 let key = content.certified_key(file.what, &file.path, &self.provider)?;
                 self.certs.replace(*index, key);
+                if *index == 0
+                    && let Some(renewal) = &self.renewal
+                {
+                    renewal.follow(&content.first);
+                }
             }
             Use::Authorities(store) => content.authorities(file.what, &file.path, store)?,
         }
@@ -189,6 +223,11 @@ impl Content {
         context.update(&first);
         context.update(&second);
         Self { first, second, hash: context.finish() }
+    }
+
+    /// The first file.
+    pub(super) fn first(&self) -> &[u8] {
+        &self.first
     }
 
     pub(super) async fn read(what: &'static str, path: &Path) -> Result<Self, ServeError> {

@@ -1,32 +1,40 @@
-//! A serving certificate that this process has made and keeps in memory: a new one is made before the old one expires.
+//! A serving certificate that was given by no flag, and that this process or kube-controller-manager has made: a new one is made before
+//! the old one expires.
 
-use jiff::{SignedDuration, Timestamp};
-use parking_lot::Mutex;
+use std::sync::Arc;
+
+use jiff::Timestamp;
 use rustls::crypto::CryptoProvider;
+use rustls::sign::CertifiedKey;
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::error::ServeError;
 use super::options::ServeOptions;
-use super::tls::{self, CertStore};
+use super::tls::{self, CertFiles, CertStore};
 use crate::latest;
 use crate::model::clock::SharedClock;
-
-/// Age at which a certificate is replaced: 80 percent of its 365 days.
-const AGE: SignedDuration = SignedDuration::from_hours(292 * 24);
 
 /// Replaces the certificate.
 pub(super) struct Renewal {
     options: ServeOptions,
     clock: SharedClock,
-    made: Mutex<Timestamp>,
+    /// The files in `--cert-dir`; `None` for a certificate that is kept in memory.
+    files: Option<CertFiles>,
     /// The authority to trust, in PEM.
     authority: latest::Sender<Option<String>>,
 }
 
 impl Renewal {
-    /// Creates the renewal of a certificate that was just made for these options.
-    pub(super) fn new(options: ServeOptions, clock: SharedClock, authority: Option<String>) -> Self {
-        let made = Mutex::new(clock.now());
-        Self { options, clock, made, authority: latest::Sender::new(authority) }
+    /// Creates the renewal of a certificate with this chain in PEM.
+    pub(super) fn new(
+        options: ServeOptions,
+        clock: SharedClock,
+        files: Option<CertFiles>,
+        chain: &[u8],
+    ) -> Self {
+        Self { options, clock, files, authority: latest::Sender::new(authority(chain)) }
     }
 
     /// Follows the authority of the certificate.
@@ -34,19 +42,57 @@ impl Renewal {
         self.authority.subscribe()
     }
 
+    /// Takes note of a chain in PEM that was read from the file.
+    pub(super) fn follow(&self, chain: &[u8]) {
+        let read = authority(chain);
+        self.authority.send_if_modified(|held| {
+            let is_new = *held != read;
+            *held = read;
+            is_new
+        });
+    }
+
     /// Makes a new certificate if the old one is due. Connections that are open keep the old one.
-    pub(super) fn turn(&self, certs: &CertStore, provider: &CryptoProvider) -> Result<(), ServeError> {
-        let now = self.clock.now();
-        let mut made = self.made.lock();
-        if now.duration_since(*made) < AGE {
+    pub(super) async fn turn(&self, certs: &CertStore, provider: &CryptoProvider) -> Result<(), ServeError> {
+        let (now, old) = (self.clock.now(), certs.default_key());
+        let Some(leaf) = old.cert.first().filter(|leaf| is_due(leaf, now)) else { return Ok(()) };
+        let Some(files) = &self.files else {
+            let (cert, key) = tls::generate(&self.options, now)?;
+            let certified = tls::certified_key(cert.as_bytes(), key.as_bytes(), provider);
+            certs.replace(0, certified.map_err(ServeError::SelfSigned)?);
+            self.follow(cert.as_bytes());
+            tracing::info!("Made a new self-signed serving certificate");
+            return Ok(());
+        };
+        if !tls::is_self_made(&old.cert) {
             return Ok(());
         }
-        let (cert, key) = tls::generate(&self.options, now)?;
-        let certified = tls::certified_key(cert.as_bytes(), key.as_bytes(), provider);
-        certs.replace(0, certified.map_err(ServeError::SelfSigned)?);
-        *made = now;
-        self.authority.send_replace(tls::authority_of(&cert));
-        tracing::info!("Made a new self-signed serving certificate");
+        let cert = tls::renew(&self.options, now, leaf)?;
+        let chain = CertificateDer::pem_slice_iter(cert.as_bytes()).collect::<Result<_, _>>();
+        let chain = chain.map_err(|error| ServeError::SelfSigned(error.to_string()))?;
+        certs.replace(0, CertifiedKey::new(chain, Arc::clone(&old.key)));
+        self.follow(cert.as_bytes());
+        let path = files.cert.display();
+        match tls::replace_cert(files, &cert).await {
+            Ok(()) => tracing::info!(%path, "Renewed the self-signed serving certificate"),
+            Err(error) => tracing::warn!(
+                %path, %error,
+                "Failed to write the renewed serving certificate; serving it until the process ends"
+            ),
+        }
         Ok(())
     }
+}
+
+/// The CA of a chain in PEM, if it is self-signed.
+fn authority(chain: &[u8]) -> Option<String> {
+    std::str::from_utf8(chain).ok().and_then(tls::authority_of)
+}
+
+/// Whether 80 percent of a certificate's time are over.
+fn is_due(leaf: &CertificateDer<'_>, now: Timestamp) -> bool {
+    let Ok((_, leaf)) = X509Certificate::from_der(leaf) else { return false };
+    let validity = leaf.validity();
+    let (begin, end) = (validity.not_before.timestamp(), validity.not_after.timestamp());
+    now.as_second().saturating_sub(begin).saturating_mul(5) >= end.saturating_sub(begin).saturating_mul(4)
 }

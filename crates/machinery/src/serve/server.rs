@@ -22,7 +22,7 @@ use super::error::ServeError;
 use super::limit::Lines;
 use super::observe::ServeObserver;
 use super::options::ServeOptions;
-use super::reload::{Content, Reloader};
+use super::reload::{Content, Reloader, Reports};
 use super::renewal::Renewal;
 use super::reviews::Reviews;
 use super::router::Router;
@@ -88,9 +88,9 @@ impl SecureServer {
             trust.client_ca.clone(),
             trust.request_header.clone(),
             trust.cluster,
+            Reports::new(Arc::clone(&deps.observer), options.address.port(), Arc::clone(&deps.clock)),
         );
         reloader.renew(renewal);
-        reloader.report(Arc::clone(&deps.observer), options.address.port());
         for (what, index, files, content) in &cert_files {
             reloader.watch_cert(what, *index, files, content);
         }
@@ -273,7 +273,7 @@ struct LoadedCerts {
     files: Vec<LoadedCert>,
     /// The authority of the default one, if it is self-signed.
     authority: latest::Receiver<Option<String>>,
-    /// Replaces the default one, if it is kept in memory.
+    /// Replaces the default one, if no flag names it.
     renewal: Option<Renewal>,
 }
 
@@ -289,20 +289,18 @@ async fn load_certs(
     provider: &Arc<CryptoProvider>,
 ) -> Result<LoadedCerts, ServeError> {
     let mut files = Vec::new();
-    let (mut authority, mut renewal) = (None, None);
+    let mut renewal = None;
+    let renewed = |files, chain: &[u8]| Renewal::new(options.clone(), Arc::clone(&deps.clock), files, chain);
     let default = match tls::prepare(options, deps.clock.now())? {
         SelfSigned::Memory { cert, key } => {
-            let made = Renewal::new(options.clone(), Arc::clone(&deps.clock), tls::authority_of(&cert));
-            renewal = Some(made);
+            renewal = Some(renewed(None, cert.as_bytes()));
             tls::certified_key(cert.as_bytes(), key.as_bytes(), provider).map_err(ServeError::SelfSigned)?
         }
         SelfSigned::Files(pair) => {
             let content = Content::read_pair(CERT_FLAG, &pair.cert, &pair.key).await?;
             let key = content.certified_key(CERT_FLAG, &pair.cert, provider)?;
             if options.tls.cert_and_key.is_none() {
-                // It was read a moment ago; if it can't be read now, clients are told of no authority.
-                authority =
-                    tokio::fs::read_to_string(&pair.cert).await.ok().as_deref().and_then(tls::authority_of);
+                renewal = Some(renewed(Some(pair.clone()), content.first()));
             }
             files.push((CERT_FLAG, 0, pair, content));
             key
@@ -316,9 +314,13 @@ async fn load_certs(
         files.push((SNI_FLAG, index + 1, pair, content));
     }
     let certs = Arc::new(CertStore::new(default, others));
-    let authority = renewal
-        .as_ref()
-        .map_or_else(|| latest::Sender::new(authority).subscribe(), |renewal: &Renewal| renewal.authority());
+    if let Some(renewal) = &renewal
+        && let Err(error) = renewal.turn(&certs, provider).await
+    {
+        tracing::error!(%error, "Failed to make a new serving certificate; keeping the old one");
+    }
+    let authority =
+        renewal.as_ref().map_or_else(|| latest::Sender::new(None).subscribe(), Renewal::authority);
     Ok(LoadedCerts { certs, files, authority, renewal })
 }
 

@@ -35,6 +35,7 @@ pub struct ServeMetrics {
     authorization_time: HistogramVec,
     certificates: Histogram,
     serving_certificates: IntGaugeVec,
+    client_cas: IntGaugeVec,
     /// TokenReviews.
     pub delegated_authentication: ReviewMetrics,
     /// SubjectAccessReviews.
@@ -177,8 +178,13 @@ impl ServeMetrics {
             )?,
             serving_certificates: registrar.int_gauges(
                 "coxswain_serving_certificate_not_after_seconds",
-                "Time at which the serving certificate expires, in seconds since 1970, by port.",
+                "Time at which the first serving certificate of a port expires, in seconds since 1970.",
                 &["port"],
+            )?,
+            client_cas: registrar.int_gauges(
+                "coxswain_client_ca_not_after_seconds",
+                "Time at which the next CA of a bundle that verifies clients expires, in seconds since 1970, by source.",
+                &["source"],
             )?,
             delegated_authentication: ReviewMetrics::register(registrar, "authn", "TokenReviews")?,
             delegated_authorization: ReviewMetrics::register(registrar, "authz", "SubjectAccessReviews")?,
@@ -186,9 +192,14 @@ impl ServeMetrics {
         })
     }
 
-    /// Sets when the certificate that a port serves expires.
+    /// Sets when the first certificate of a port expires.
     pub fn serving_certificate(&self, port: u16, not_after: i64) {
         self.serving_certificates.with_label_values(&[&port.to_string()]).set(not_after);
+    }
+
+    /// Sets when the next CA of a bundle expires.
+    pub fn client_ca(&self, source: &str, not_after: i64) {
+        self.client_cas.with_label_values(&[source]).set(not_after);
     }
 
     /// Counts a client whose certificate is valid for so much longer.

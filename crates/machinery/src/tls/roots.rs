@@ -166,6 +166,14 @@ impl Roots {
         self.0.iter().map(|root| DistinguishedName::in_sequence(&root.anchor.subject)).collect()
     }
 
+    /// Returns when the next certificate of the bundle expires, in seconds since 1970. Expired certificates count only if all have
+    /// expired: a bundle keeps an old CA for some time after it was replaced.
+    pub fn not_after(&self, now: i64) -> Option<i64> {
+        let ends =
+            || self.0.iter().filter_map(|root| Certificate::read(&root.der).ok().map(|read| read.not_after));
+        ends().filter(|end| *end >= now).min().or_else(|| ends().max())
+    }
+
     /// Fails unless a certificate is good for a purpose now. The name of a server is not verified.
     pub fn verify(
         &self,

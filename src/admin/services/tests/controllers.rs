@@ -547,3 +547,48 @@ async fn a_watch_sends_counts_if_asked() {
     let refused = client.watch_controllers(jane(often)).await.map(|_| ());
     assert_eq!(fields(refused), ["counts_interval"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn streams_of_controllers_share_one_computation_per_tick() {
+    let bench = Bench::new().await;
+    let mut client = bench.controllers();
+    let computed = || bench.manager.state.lock().computed;
+    let mut streams = Vec::new();
+    for number in 0..40 {
+        let names = if number % 2 == 0 { vec!["deployment".into()] } else { Vec::new() };
+        let request = proto::WatchControllersRequest {
+            filter: Some(proto::ControllerFilter { names, ..Default::default() }),
+            counts_interval: Some(seconds(1 + number % 3)),
+        };
+        let mut stream = client.watch_controllers(jane(request)).await.unwrap().into_inner();
+        stream.message().await.unwrap().unwrap();
+        streams.push(stream);
+        tokio::time::sleep(Duration::from_millis(7)).await;
+    }
+    assert!(computed() <= 2, "{}", computed());
+    // Mere counts.
+    let before = computed();
+    for depth in 1..=10 {
+        bench.manager.state.lock().controller("deployment-controller").counts.depth = depth;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert!((4..=12).contains(&(computed() - before)), "{}", computed() - before);
+    for stream in &mut streams {
+        let told = short(stream.message().await.unwrap().unwrap().update);
+        assert_eq!(told, "deployment-controller PHASE_RUNNING");
+    }
+    // A storm of changes, which ends with one that each stream is told of.
+    let before = computed();
+    for number in 0..100 {
+        let phase = if number % 2 == 0 { Phase::Stopping } else { Phase::Running };
+        bench.manager.set_phase("deployment-controller", phase);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    bench.manager.set_phase("deployment-controller", Phase::Disabled);
+    for stream in &mut streams {
+        while short(stream.message().await.unwrap().unwrap().update) != "deployment-controller PHASE_DISABLED"
+        {
+        }
+    }
+    assert!(computed() - before <= 20, "{}", computed() - before);
+}

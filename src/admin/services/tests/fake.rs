@@ -76,6 +76,9 @@ pub(crate) struct State {
     pub(crate) late: Option<OverrideSet>,
     /// Nothing may be read.
     pub(crate) untouchable: bool,
+    pub(crate) lease_policy: LeasePolicyState,
+    /// How often the states of all controllers, or the details of a queue, were computed.
+    pub(crate) computed: usize,
 }
 
 pub(crate) const ME: &str = "node-a_1";
@@ -229,6 +232,8 @@ impl Fake {
                 latency: Duration::ZERO,
                 late: None,
                 untouchable: false,
+                lease_policy: LeasePolicyState::Unknown,
+                computed: 0,
             }),
         }
     }
@@ -372,7 +377,9 @@ impl Manager for Fake {
     }
 
     fn controllers(&self) -> Vec<ControllerState> {
-        self.reads().controllers.clone()
+        let mut state = self.reads();
+        state.computed += 1;
+        state.controllers.clone()
     }
 
     fn controller(&self, name: &str) -> Option<ControllerState> {
@@ -428,6 +435,10 @@ impl Manager for Fake {
         self.state.lock().leases.clone()
     }
 
+    fn lease_policy(&self) -> LeasePolicyState {
+        self.state.lock().lease_policy
+    }
+
     fn replicas(&self) -> Vec<ReplicaState> {
         self.state.lock().replicas.clone()
     }
@@ -451,6 +462,7 @@ impl Manager for Fake {
     }
     fn queue(&self, name: &str, max_keys: usize) -> Option<QueueDetail> {
         let state = self.queues().into_iter().find(|queue| queue.name == name)?;
+        self.state.lock().computed += 1;
         let keys = (0..3).map(|each| (Key::new("ns", format!("key-{each}")), Duration::from_secs(9 - each)));
         let failure =
             FailureState { key: Key::new("ns", "bad"), error: "quota".to_owned(), at: at(0), attempts: 4 };

@@ -1,5 +1,7 @@
 //! `QueueService`: looking into queues, reconciling on demand, explaining.
 
+use std::time::Duration;
+
 use tonic::Code;
 
 use super::fake::OTHER;
@@ -57,6 +59,26 @@ async fn queues_are_listed_and_looked_into() {
     assert_eq!(fact(client.get_queue(unknown()).await, "closest"), "deployment");
     bench.manager.lose(OTHER);
     assert_eq!(why(client.get_queue(unknown()).await), (Code::FailedPrecondition, "NOT_LEADER".into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_share_the_details_of_a_queue_for_a_tenth_of_a_second() {
+    let bench = Bench::new().await;
+    let mut client = bench.queues();
+    let computed = || bench.manager.state.lock().computed;
+    let began = tokio::time::Instant::now();
+    for call in 0..50 {
+        let request = proto::GetQueueRequest { name: "deployment".into(), max_keys: 1 + call % 3 };
+        let queue = client.get_queue(jane(request)).await.unwrap().into_inner();
+        assert_eq!(queue.oldest_keys.len(), 1 + call as usize % 3);
+    }
+    let most = 1 + began.elapsed().as_millis() / 100;
+    assert!((1..=most).contains(&(computed() as u128)), "{} of {most}", computed());
+    let before = computed();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let request = proto::GetQueueRequest { name: "deployment".into(), max_keys: 1 };
+    client.get_queue(jane(request)).await.unwrap();
+    assert_eq!(computed(), before + 1);
 }
 
 #[tokio::test]

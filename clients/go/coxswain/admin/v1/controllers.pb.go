@@ -1731,7 +1731,7 @@ type WatchControllersRequest struct {
 	// Which controllers; all of them if absent.
 	Filter *ControllerFilter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
 	// If set, controllers of which only counts have changed (queue depth, cache sizes, syncs and the like) are sent
-	// as well, at most once in this long: at least a second.
+	// as well, at most once in this long: at least a second. It is rounded up to the seconds that all streams of a replica share.
 	CountsInterval *durationpb.Duration `protobuf:"bytes,2,opt,name=counts_interval,json=countsInterval,proto3" json:"counts_interval,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache

@@ -23,6 +23,64 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// The admission policy `coxswain-leases`. Without it, whoever may write Leases in `kube-system` can disable controllers and announce
+// addresses of replicas.
+type LeasePolicy int32
+
+const (
+	// Not known: the replica that answers does not lead, or cannot read the policy.
+	LeasePolicy_LEASE_POLICY_UNSPECIFIED LeasePolicy = 0
+	// The policy of this version is in force.
+	LeasePolicy_LEASE_POLICY_IN_FORCE LeasePolicy = 1
+	// The policy or its binding is missing.
+	LeasePolicy_LEASE_POLICY_MISSING LeasePolicy = 2
+	// The policy or its binding differs from that of this version, and may protect less.
+	LeasePolicy_LEASE_POLICY_DIFFERENT LeasePolicy = 3
+)
+
+// Enum value maps for LeasePolicy.
+var (
+	LeasePolicy_name = map[int32]string{
+		0: "LEASE_POLICY_UNSPECIFIED",
+		1: "LEASE_POLICY_IN_FORCE",
+		2: "LEASE_POLICY_MISSING",
+		3: "LEASE_POLICY_DIFFERENT",
+	}
+	LeasePolicy_value = map[string]int32{
+		"LEASE_POLICY_UNSPECIFIED": 0,
+		"LEASE_POLICY_IN_FORCE":    1,
+		"LEASE_POLICY_MISSING":     2,
+		"LEASE_POLICY_DIFFERENT":   3,
+	}
+)
+
+func (x LeasePolicy) Enum() *LeasePolicy {
+	p := new(LeasePolicy)
+	*p = x
+	return p
+}
+
+func (x LeasePolicy) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (LeasePolicy) Descriptor() protoreflect.EnumDescriptor {
+	return file_coxswain_admin_v1_leader_proto_enumTypes[0].Descriptor()
+}
+
+func (LeasePolicy) Type() protoreflect.EnumType {
+	return &file_coxswain_admin_v1_leader_proto_enumTypes[0]
+}
+
+func (x LeasePolicy) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use LeasePolicy.Descriptor instead.
+func (LeasePolicy) EnumDescriptor() ([]byte, []int) {
+	return file_coxswain_admin_v1_leader_proto_rawDescGZIP(), []int{0}
+}
+
 // A Lease that is fought for, and who holds it.
 type Leader struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -43,7 +101,10 @@ type Leader struct {
 	// Identity of the replica that answers.
 	ReplicaIdentity string `protobuf:"bytes,8,opt,name=replica_identity,json=replicaIdentity,proto3" json:"replica_identity,omitempty"`
 	// Host and port where the holder serves this API; empty if that is not known, as for a manager of another make.
-	AdminAddress  string `protobuf:"bytes,9,opt,name=admin_address,json=adminAddress,proto3" json:"admin_address,omitempty"`
+	AdminAddress string `protobuf:"bytes,9,opt,name=admin_address,json=adminAddress,proto3" json:"admin_address,omitempty"`
+	// Whether the admission policy that reserves the manager's Leases is in force. Only a replica that leads reads the policy, when
+	// it begins to lead and once an hour.
+	LeasePolicy   LeasePolicy `protobuf:"varint,10,opt,name=lease_policy,json=leasePolicy,proto3,enum=coxswain.admin.v1.LeasePolicy" json:"lease_policy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -139,6 +200,13 @@ func (x *Leader) GetAdminAddress() string {
 		return x.AdminAddress
 	}
 	return ""
+}
+
+func (x *Leader) GetLeasePolicy() LeasePolicy {
+	if x != nil {
+		return x.LeasePolicy
+	}
+	return LeasePolicy_LEASE_POLICY_UNSPECIFIED
 }
 
 // Request of GetLeader.
@@ -484,7 +552,7 @@ var File_coxswain_admin_v1_leader_proto protoreflect.FileDescriptor
 
 const file_coxswain_admin_v1_leader_proto_rawDesc = "" +
 	"\n" +
-	"\x1ecoxswain/admin/v1/leader.proto\x12\x11coxswain.admin.v1\x1a\x1dcoxswain/admin/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8f\x03\n" +
+	"\x1ecoxswain/admin/v1/leader.proto\x12\x11coxswain.admin.v1\x1a\x1dcoxswain/admin/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd2\x03\n" +
 	"\x06Leader\x12\x14\n" +
 	"\x05lease\x18\x01 \x01(\tR\x05lease\x12'\n" +
 	"\x0fholder_identity\x18\x02 \x01(\tR\x0eholderIdentity\x12=\n" +
@@ -495,7 +563,9 @@ const file_coxswain_admin_v1_leader_proto_rawDesc = "" +
 	"\vtransitions\x18\x06 \x01(\x05R\vtransitions\x12\x18\n" +
 	"\aleading\x18\a \x01(\bR\aleading\x12)\n" +
 	"\x10replica_identity\x18\b \x01(\tR\x0freplicaIdentity\x12#\n" +
-	"\radmin_address\x18\t \x01(\tR\fadminAddress\"(\n" +
+	"\radmin_address\x18\t \x01(\tR\fadminAddress\x12A\n" +
+	"\flease_policy\x18\n" +
+	" \x01(\x0e2\x1e.coxswain.admin.v1.LeasePolicyR\vleasePolicy\"(\n" +
 	"\x10GetLeaderRequest\x12\x14\n" +
 	"\x05lease\x18\x01 \x01(\tR\x05lease\"~\n" +
 	"\x11GetLeaderResponse\x121\n" +
@@ -515,7 +585,12 @@ const file_coxswain_admin_v1_leader_proto_rawDesc = "" +
 	"\adry_run\x18\x05 \x01(\bR\x06dryRunB\x1b\n" +
 	"\x19_expected_leader_identity\"E\n" +
 	"\x10StepDownResponse\x121\n" +
-	"\x06leader\x18\x01 \x01(\v2\x19.coxswain.admin.v1.LeaderR\x06leader2\x9c\x02\n" +
+	"\x06leader\x18\x01 \x01(\v2\x19.coxswain.admin.v1.LeaderR\x06leader*|\n" +
+	"\vLeasePolicy\x12\x1c\n" +
+	"\x18LEASE_POLICY_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15LEASE_POLICY_IN_FORCE\x10\x01\x12\x18\n" +
+	"\x14LEASE_POLICY_MISSING\x10\x02\x12\x1a\n" +
+	"\x16LEASE_POLICY_DIFFERENT\x10\x032\x9c\x02\n" +
 	"\rLeaderService\x12V\n" +
 	"\tGetLeader\x12#.coxswain.admin.v1.GetLeaderRequest\x1a$.coxswain.admin.v1.GetLeaderResponse\x12^\n" +
 	"\vWatchLeader\x12%.coxswain.admin.v1.WatchLeaderRequest\x1a&.coxswain.admin.v1.WatchLeaderResponse0\x01\x12S\n" +
@@ -533,39 +608,42 @@ func file_coxswain_admin_v1_leader_proto_rawDescGZIP() []byte {
 	return file_coxswain_admin_v1_leader_proto_rawDescData
 }
 
+var file_coxswain_admin_v1_leader_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_coxswain_admin_v1_leader_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_coxswain_admin_v1_leader_proto_goTypes = []any{
-	(*Leader)(nil),                // 0: coxswain.admin.v1.Leader
-	(*GetLeaderRequest)(nil),      // 1: coxswain.admin.v1.GetLeaderRequest
-	(*GetLeaderResponse)(nil),     // 2: coxswain.admin.v1.GetLeaderResponse
-	(*WatchLeaderRequest)(nil),    // 3: coxswain.admin.v1.WatchLeaderRequest
-	(*WatchLeaderResponse)(nil),   // 4: coxswain.admin.v1.WatchLeaderResponse
-	(*StepDownRequest)(nil),       // 5: coxswain.admin.v1.StepDownRequest
-	(*StepDownResponse)(nil),      // 6: coxswain.admin.v1.StepDownResponse
-	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 8: google.protobuf.Duration
-	(*Replica)(nil),               // 9: coxswain.admin.v1.Replica
+	(LeasePolicy)(0),              // 0: coxswain.admin.v1.LeasePolicy
+	(*Leader)(nil),                // 1: coxswain.admin.v1.Leader
+	(*GetLeaderRequest)(nil),      // 2: coxswain.admin.v1.GetLeaderRequest
+	(*GetLeaderResponse)(nil),     // 3: coxswain.admin.v1.GetLeaderResponse
+	(*WatchLeaderRequest)(nil),    // 4: coxswain.admin.v1.WatchLeaderRequest
+	(*WatchLeaderResponse)(nil),   // 5: coxswain.admin.v1.WatchLeaderResponse
+	(*StepDownRequest)(nil),       // 6: coxswain.admin.v1.StepDownRequest
+	(*StepDownResponse)(nil),      // 7: coxswain.admin.v1.StepDownResponse
+	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 9: google.protobuf.Duration
+	(*Replica)(nil),               // 10: coxswain.admin.v1.Replica
 }
 var file_coxswain_admin_v1_leader_proto_depIdxs = []int32{
-	7,  // 0: coxswain.admin.v1.Leader.acquire_time:type_name -> google.protobuf.Timestamp
-	7,  // 1: coxswain.admin.v1.Leader.renew_time:type_name -> google.protobuf.Timestamp
-	8,  // 2: coxswain.admin.v1.Leader.lease_duration:type_name -> google.protobuf.Duration
-	0,  // 3: coxswain.admin.v1.GetLeaderResponse.leader:type_name -> coxswain.admin.v1.Leader
-	9,  // 4: coxswain.admin.v1.GetLeaderResponse.replicas:type_name -> coxswain.admin.v1.Replica
-	0,  // 5: coxswain.admin.v1.WatchLeaderResponse.leader:type_name -> coxswain.admin.v1.Leader
-	9,  // 6: coxswain.admin.v1.WatchLeaderResponse.replicas:type_name -> coxswain.admin.v1.Replica
-	0,  // 7: coxswain.admin.v1.StepDownResponse.leader:type_name -> coxswain.admin.v1.Leader
-	1,  // 8: coxswain.admin.v1.LeaderService.GetLeader:input_type -> coxswain.admin.v1.GetLeaderRequest
-	3,  // 9: coxswain.admin.v1.LeaderService.WatchLeader:input_type -> coxswain.admin.v1.WatchLeaderRequest
-	5,  // 10: coxswain.admin.v1.LeaderService.StepDown:input_type -> coxswain.admin.v1.StepDownRequest
-	2,  // 11: coxswain.admin.v1.LeaderService.GetLeader:output_type -> coxswain.admin.v1.GetLeaderResponse
-	4,  // 12: coxswain.admin.v1.LeaderService.WatchLeader:output_type -> coxswain.admin.v1.WatchLeaderResponse
-	6,  // 13: coxswain.admin.v1.LeaderService.StepDown:output_type -> coxswain.admin.v1.StepDownResponse
-	11, // [11:14] is the sub-list for method output_type
-	8,  // [8:11] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	8,  // 0: coxswain.admin.v1.Leader.acquire_time:type_name -> google.protobuf.Timestamp
+	8,  // 1: coxswain.admin.v1.Leader.renew_time:type_name -> google.protobuf.Timestamp
+	9,  // 2: coxswain.admin.v1.Leader.lease_duration:type_name -> google.protobuf.Duration
+	0,  // 3: coxswain.admin.v1.Leader.lease_policy:type_name -> coxswain.admin.v1.LeasePolicy
+	1,  // 4: coxswain.admin.v1.GetLeaderResponse.leader:type_name -> coxswain.admin.v1.Leader
+	10, // 5: coxswain.admin.v1.GetLeaderResponse.replicas:type_name -> coxswain.admin.v1.Replica
+	1,  // 6: coxswain.admin.v1.WatchLeaderResponse.leader:type_name -> coxswain.admin.v1.Leader
+	10, // 7: coxswain.admin.v1.WatchLeaderResponse.replicas:type_name -> coxswain.admin.v1.Replica
+	1,  // 8: coxswain.admin.v1.StepDownResponse.leader:type_name -> coxswain.admin.v1.Leader
+	2,  // 9: coxswain.admin.v1.LeaderService.GetLeader:input_type -> coxswain.admin.v1.GetLeaderRequest
+	4,  // 10: coxswain.admin.v1.LeaderService.WatchLeader:input_type -> coxswain.admin.v1.WatchLeaderRequest
+	6,  // 11: coxswain.admin.v1.LeaderService.StepDown:input_type -> coxswain.admin.v1.StepDownRequest
+	3,  // 12: coxswain.admin.v1.LeaderService.GetLeader:output_type -> coxswain.admin.v1.GetLeaderResponse
+	5,  // 13: coxswain.admin.v1.LeaderService.WatchLeader:output_type -> coxswain.admin.v1.WatchLeaderResponse
+	7,  // 14: coxswain.admin.v1.LeaderService.StepDown:output_type -> coxswain.admin.v1.StepDownResponse
+	12, // [12:15] is the sub-list for method output_type
+	9,  // [9:12] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_coxswain_admin_v1_leader_proto_init() }
@@ -580,13 +658,14 @@ func file_coxswain_admin_v1_leader_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coxswain_admin_v1_leader_proto_rawDesc), len(file_coxswain_admin_v1_leader_proto_rawDesc)),
-			NumEnums:      0,
+			NumEnums:      1,
 			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_coxswain_admin_v1_leader_proto_goTypes,
 		DependencyIndexes: file_coxswain_admin_v1_leader_proto_depIdxs,
+		EnumInfos:         file_coxswain_admin_v1_leader_proto_enumTypes,
 		MessageInfos:      file_coxswain_admin_v1_leader_proto_msgTypes,
 	}.Build()
 	File_coxswain_admin_v1_leader_proto = out.File

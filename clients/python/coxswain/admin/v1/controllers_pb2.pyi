@@ -910,7 +910,7 @@ class WatchControllersRequest(_message.Message):
     @_builtins.property
     def counts_interval(self) -> _duration_pb2.Duration:
         """If set, controllers of which only counts have changed (queue depth, cache sizes, syncs and the like) are sent
-        as well, at most once in this long: at least a second.
+        as well, at most once in this long: at least a second. It is rounded up to the seconds that all streams of a replica share.
         """
 
     def __init__(

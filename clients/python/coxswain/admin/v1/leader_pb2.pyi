@@ -10,6 +10,7 @@ from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -20,6 +21,36 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _LeasePolicy:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _LeasePolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_LeasePolicy.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    LEASE_POLICY_UNSPECIFIED: _LeasePolicy.ValueType  # 0
+    """Not known: the replica that answers does not lead, or cannot read the policy."""
+    LEASE_POLICY_IN_FORCE: _LeasePolicy.ValueType  # 1
+    """The policy of this version is in force."""
+    LEASE_POLICY_MISSING: _LeasePolicy.ValueType  # 2
+    """The policy or its binding is missing."""
+    LEASE_POLICY_DIFFERENT: _LeasePolicy.ValueType  # 3
+    """The policy or its binding differs from that of this version, and may protect less."""
+
+class LeasePolicy(_LeasePolicy, metaclass=_LeasePolicyEnumTypeWrapper):
+    """The admission policy `coxswain-leases`. Without it, whoever may write Leases in `kube-system` can disable controllers and announce
+    addresses of replicas.
+    """
+
+LEASE_POLICY_UNSPECIFIED: LeasePolicy.ValueType  # 0
+"""Not known: the replica that answers does not lead, or cannot read the policy."""
+LEASE_POLICY_IN_FORCE: LeasePolicy.ValueType  # 1
+"""The policy of this version is in force."""
+LEASE_POLICY_MISSING: LeasePolicy.ValueType  # 2
+"""The policy or its binding is missing."""
+LEASE_POLICY_DIFFERENT: LeasePolicy.ValueType  # 3
+"""The policy or its binding differs from that of this version, and may protect less."""
+Global___LeasePolicy: _TypeAlias = LeasePolicy  # noqa: Y015
 
 @_typing.final
 class Leader(_message.Message):
@@ -36,6 +67,7 @@ class Leader(_message.Message):
     LEADING_FIELD_NUMBER: _builtins.int
     REPLICA_IDENTITY_FIELD_NUMBER: _builtins.int
     ADMIN_ADDRESS_FIELD_NUMBER: _builtins.int
+    LEASE_POLICY_FIELD_NUMBER: _builtins.int
     lease: _builtins.str
     """The Lease, `namespace/name`; empty if leader election is off."""
     holder_identity: _builtins.str
@@ -48,6 +80,10 @@ class Leader(_message.Message):
     """Identity of the replica that answers."""
     admin_address: _builtins.str
     """Host and port where the holder serves this API; empty if that is not known, as for a manager of another make."""
+    lease_policy: Global___LeasePolicy.ValueType
+    """Whether the admission policy that reserves the manager's Leases is in force. Only a replica that leads reads the policy, when
+    it begins to lead and once an hour.
+    """
     @_builtins.property
     def acquire_time(self) -> _timestamp_pb2.Timestamp:
         """When the holder took it."""
@@ -72,10 +108,11 @@ class Leader(_message.Message):
         leading: _builtins.bool = ...,
         replica_identity: _builtins.str = ...,
         admin_address: _builtins.str = ...,
+        lease_policy: Global___LeasePolicy.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["acquire_time", b"acquire_time", "lease_duration", b"lease_duration", "renew_time", b"renew_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquire_time", b"acquire_time", "admin_address", b"admin_address", "holder_identity", b"holder_identity", "leading", b"leading", "lease", b"lease", "lease_duration", b"lease_duration", "renew_time", b"renew_time", "replica_identity", b"replica_identity", "transitions", b"transitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquire_time", b"acquire_time", "admin_address", b"admin_address", "holder_identity", b"holder_identity", "leading", b"leading", "lease", b"lease", "lease_duration", b"lease_duration", "lease_policy", b"lease_policy", "renew_time", b"renew_time", "replica_identity", b"replica_identity", "transitions", b"transitions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

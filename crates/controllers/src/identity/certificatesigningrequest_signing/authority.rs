@@ -97,6 +97,11 @@ impl Authority {
         if all.len() == 1 { Ok(authority) } else { Err(AuthorityError::NotOne(all.len())) }
     }
 
+    /// Returns when it expires, in seconds since 1970.
+    pub const fn not_after(&self) -> i64 {
+        self.end
+    }
+
     /// The request (protobuf, without envelope) with the certificate that the order is for.
     pub fn finish(&self, object: &[u8], details: &Value) -> Result<Vec<u8>, FinishError> {
         let unfit = |what: &dyn fmt::Display| FinishError::Unfit(what.to_string());

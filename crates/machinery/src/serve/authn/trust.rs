@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use jiff::Timestamp;
 use ring::digest;
 use rustls::DistinguishedName;
 use rustls_pki_types::{CertificateDer, UnixTime};
@@ -51,6 +52,11 @@ impl TrustStore {
     /// The names of the authorities, sent to clients as a hint which certificate to show.
     pub(in crate::serve) fn subjects(&self) -> Vec<DistinguishedName> {
         self.bundle.load().as_ref().map(|bundle| bundle.roots.subjects()).unwrap_or_default()
+    }
+
+    /// When the next of the authorities expires, in seconds since 1970.
+    pub(in crate::serve) fn not_after(&self, now: Timestamp) -> Option<i64> {
+        self.bundle.load().as_ref().and_then(|bundle| bundle.roots.not_after(now.as_second()))
     }
 
     /// Whether a chain leads to an authority, now and for client authentication. `Ok(false)`: there are no

@@ -1,16 +1,19 @@
 //! Rotated certificates and authorities, without a restart.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::fixtures::{Ca, Client, FakeReviews, Pair, Setup};
 use crate::model::clock::ManualClock;
-use crate::serve::{SecureServer, ServeDeps, ServeObserver};
+use crate::serve::{SecureServer, ServeDeps, ServeObserver, SniCertKey, tls};
 
 fn der(pair: &Pair) -> CertificateDer<'static> {
     CertificateDer::from_pem_slice(pair.cert.as_bytes()).unwrap()
@@ -101,33 +104,66 @@ async fn files_are_looked_at_without_being_told() {
 
 /// Keeps when certificates expire.
 #[derive(Default)]
-struct Expiry(Mutex<Vec<i64>>);
+struct Expiry {
+    serving: Mutex<Vec<i64>>,
+    client_cas: Mutex<BTreeMap<&'static str, i64>>,
+}
 
 impl ServeObserver for Expiry {
     fn serving_certificate(&self, _: u16, not_after: i64) {
-        self.0.lock().push(not_after);
+        self.serving.lock().push(not_after);
     }
+
+    fn client_ca(&self, source: &'static str, not_after: i64) {
+        self.client_cas.lock().insert(source, not_after);
+    }
+}
+
+const DAY: Duration = Duration::from_hours(24);
+const BEGIN: &str = "2026-01-01T00:00:00Z";
+
+/// A port whose time is set by hand.
+struct Timed {
+    clock: Arc<ManualClock>,
+    expiry: Arc<Expiry>,
+    server: SecureServer,
+}
+
+impl Timed {
+    async fn bind(setup: &Setup, now: Timestamp) -> Self {
+        let (clock, expiry) = (Arc::new(ManualClock::new(now)), Arc::new(Expiry::default()));
+        let deps =
+            ServeDeps { clock: Arc::clone(&clock) as _, observer: Arc::clone(&expiry) as _, ..setup.deps() };
+        let server = SecureServer::bind(setup.options.clone(), deps).await.unwrap();
+        Self { clock, expiry, server }
+    }
+
+    /// The end of the certificate in force, in seconds since 1970.
+    fn end(&self) -> i64 {
+        *self.expiry.serving.lock().last().unwrap()
+    }
+}
+
+/// The end of a chain in PEM, in seconds since 1970.
+fn end_of(chain: &str) -> i64 {
+    let leaf = CertificateDer::from_pem_slice(chain.as_bytes()).unwrap();
+    X509Certificate::from_der(&leaf).unwrap().1.validity().not_after.timestamp()
 }
 
 #[tokio::test]
 async fn certificate_in_memory_is_made_again_before_it_expires() {
-    const DAY: Duration = Duration::from_hours(24);
     let mut setup = Setup::new(FakeReviews::default());
     setup.options.tls.cert_and_key = None;
-    let (clock, expiry) =
-        (Arc::new(ManualClock::new("2026-01-01T00:00:00Z".parse().unwrap())), Arc::new(Expiry::default()));
-    let deps =
-        ServeDeps { clock: Arc::clone(&clock) as _, observer: Arc::clone(&expiry) as _, ..setup.deps() };
-    let server = SecureServer::bind(setup.options.clone(), deps).await.unwrap();
-    let (mut authority, reload) = (server.self_signed_authority(), server.reload());
+    let port = Timed::bind(&setup, BEGIN.parse().unwrap()).await;
+    let (mut authority, reload) = (port.server.self_signed_authority(), port.server.reload());
     let first = authority.borrow_and_update().clone();
     assert!(first.is_some());
-    let year = expiry.0.lock()[0];
+    let year = port.end();
 
-    clock.advance(DAY * 291);
+    port.clock.advance(DAY * 291);
     reload().await;
     assert!(!authority.has_changed(), "it is valid for 74 days more");
-    clock.advance(DAY);
+    port.clock.advance(DAY);
     reload().await;
     assert!(authority.has_changed());
     let second = authority.borrow_and_update().clone();
@@ -135,5 +171,121 @@ async fn certificate_in_memory_is_made_again_before_it_expires() {
     reload().await;
     assert!(!authority.has_changed(), "once");
     let seconds = i64::try_from(DAY.as_secs() * 292).unwrap();
-    assert_eq!(*expiry.0.lock(), [year, year, year + seconds, year + seconds]);
+    assert_eq!(*port.expiry.serving.lock(), [year, year, year + seconds, year + seconds]);
+}
+
+/// Those of this process, and those that kube-controller-manager has left there, whose keys are RSA keys in PKCS#1.
+#[tokio::test]
+async fn self_made_certificate_in_its_directory_is_renewed_with_its_key() {
+    let begin: Timestamp = BEGIN.parse().unwrap();
+    let peer =
+        CertificateDer::from_pem_slice(include_bytes!("../../../../../tests/data/authorities/rsa.crt"));
+    for is_peers in [false, true] {
+        let mut setup = Setup::new(FakeReviews::default());
+        setup.options.tls.cert_and_key = None;
+        setup.options.tls.cert_dir = Some(setup.dir.path().to_owned());
+        if is_peers {
+            let cert = tls::renew(&setup.options, begin, peer.as_ref().unwrap()).unwrap();
+            let key = include_str!("../../../../../tests/data/authorities/rsa.key").to_owned();
+            setup.write_pair("kube-controller-manager", &Pair { cert, key });
+        }
+        let files = ["kube-controller-manager.crt", "kube-controller-manager.key"];
+        let read = || files.map(|file| std::fs::read_to_string(setup.dir.path().join(file)).unwrap());
+        let port = Timed::bind(&setup, begin).await;
+        let (mut authority, reload) = (port.server.self_signed_authority(), port.server.reload());
+        let [chain, key] = read();
+        assert!(chain.ends_with(authority.borrow_and_update().as_ref().unwrap()));
+
+        port.clock.advance(DAY * 291);
+        reload().await;
+        assert_eq!(read(), [chain.clone(), key.clone()]);
+        port.clock.advance(DAY);
+        reload().await;
+        let [renewed, same_key] = read();
+        assert!(renewed != chain && same_key == key);
+        assert!(authority.has_changed());
+        assert!(renewed.ends_with(authority.borrow_and_update().as_ref().unwrap()));
+        assert_eq!(port.end(), end_of(&renewed));
+        assert!(port.end() > end_of(&chain));
+        reload().await;
+        assert_eq!(read(), [renewed.clone(), key.clone()], "once");
+        assert!(!authority.has_changed(), "its own file is no change");
+        let mut entries = std::fs::read_dir(setup.dir.path()).unwrap();
+        assert!(entries.all(|entry| !entry.unwrap().file_name().to_string_lossy().contains(".crt.")));
+
+        // A process that starts years later finds an expired pair.
+        let later = Timed::bind(&setup, begin + DAY * 3000).await;
+        let [replaced, same_key] = read();
+        assert!(replaced != renewed && same_key == key);
+        assert_eq!(later.end(), end_of(&replaced));
+        assert!(later.end() > (begin + DAY * 3300).as_second());
+        assert!(replaced.ends_with(later.server.self_signed_authority().borrow().as_ref().unwrap()));
+        // The port before sees the file change.
+        reload().await;
+        assert_eq!(port.end(), later.end());
+        assert_eq!(*authority.borrow_and_update(), *later.server.self_signed_authority().borrow());
+    }
+}
+
+#[tokio::test]
+async fn renewed_certificate_that_cannot_be_written_is_served_from_memory() {
+    let mut setup = Setup::new(FakeReviews::default());
+    setup.options.tls.cert_and_key = None;
+    let dir = setup.dir.path().join("certs");
+    setup.options.tls.cert_dir = Some(dir.clone());
+    let port = Timed::bind(&setup, BEGIN.parse().unwrap()).await;
+    let (first, reload) = (port.end(), port.server.reload());
+    std::fs::remove_dir_all(&dir).unwrap();
+    port.clock.advance(DAY * 300);
+    for _ in 0..2 {
+        reload().await;
+        assert_eq!(port.end(), first + i64::try_from(DAY.as_secs() * 300).unwrap());
+    }
+}
+
+#[tokio::test]
+async fn expired_certificate_of_somebody_else_in_the_directory_is_served_and_left_alone() {
+    let mut setup = Setup::new(FakeReviews::default());
+    let pair = setup.server_ca.server(&["localhost"]);
+    setup.write_pair("kube-controller-manager", &pair);
+    setup.options.tls.cert_and_key = None;
+    setup.options.tls.cert_dir = Some(setup.dir.path().to_owned());
+    let end = end_of(&pair.cert);
+    let port = Timed::bind(&setup, Timestamp::from_second(end).unwrap() + DAY).await;
+    port.server.reload()().await;
+    assert_eq!(port.end(), end);
+    let kept = std::fs::read_to_string(setup.dir.path().join("kube-controller-manager.crt")).unwrap();
+    assert_eq!(kept, pair.cert);
+}
+
+#[tokio::test]
+async fn first_end_of_all_serving_certificates_and_next_end_of_each_client_ca_are_reported() {
+    let ends = |name: &str, until: i32| {
+        let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.not_after = rcgen::date_time_ymd(until, 1, 1);
+        let key = rcgen::KeyPair::generate().unwrap();
+        Pair { cert: params.self_signed(&key).unwrap().pem(), key: key.serialize_pem() }
+    };
+    let year = |year: &str| format!("{year}-01-01T00:00:00Z").parse::<Timestamp>().unwrap().as_second();
+    let mut setup = Setup::new(FakeReviews::default());
+    let (cert_file, key_file) = setup.write_pair("sni", &ends("sni", 2029));
+    setup.options.tls.sni = vec![SniCertKey { cert_file, key_file, names: vec!["sni.example".to_owned()] }];
+    setup.write("client-ca.crt", &format!("{}{}", ends("old", 2027).cert, ends("new", 2036).cert));
+    let front = setup.write("front.crt", &ends("front", 2031).cert);
+    setup.options.authentication.request_header.ca_file = Some(front);
+    setup.options.authentication.request_header.username_headers = vec!["x-remote-user".to_owned()];
+    let port = Timed::bind(&setup, BEGIN.parse().unwrap()).await;
+    let reported = || port.expiry.client_cas.lock().clone();
+    assert_eq!(port.end(), year("2029"));
+    let front = ("requestheader-client-ca-file", year("2031"));
+    assert_eq!(reported(), [("client-ca-file", year("2027")), front].into());
+    // An old CA that is still in the bundle when it has expired is nobody's concern.
+    port.clock.advance(DAY * 366);
+    port.server.reload()().await;
+    assert_eq!(reported(), [("client-ca-file", year("2036")), front].into());
+    port.clock.advance(DAY * 3660);
+    port.server.reload()().await;
+    assert_eq!(reported(), [("client-ca-file", year("2036")), front].into(), "all have expired");
 }

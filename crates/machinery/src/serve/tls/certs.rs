@@ -60,11 +60,19 @@ impl CertStore {
         self.lookup.store(Arc::new(lookup(&served)));
     }
 
-    /// When the default certificate expires, in seconds since 1970.
+    /// The default certificate.
+    pub(in crate::serve) fn default_key(&self) -> Arc<CertifiedKey> {
+        Arc::clone(&self.lookup.load().default)
+    }
+
+    /// When the first of the certificates expires, in seconds since 1970.
     pub(in crate::serve) fn not_after(&self) -> Option<i64> {
-        let lookup = self.lookup.load();
-        let (_, leaf) = X509Certificate::from_der(lookup.default.cert.first()?).ok()?;
-        Some(leaf.validity().not_after.timestamp())
+        let served = self.served.lock();
+        let ends = served.iter().filter_map(|held| {
+            let (_, leaf) = X509Certificate::from_der(held.key.cert.first()?).ok()?;
+            Some(leaf.validity().not_after.timestamp())
+        });
+        ends.min()
     }
 
     fn find(&self, name: Option<&str>) -> Arc<CertifiedKey> {

@@ -14,7 +14,9 @@ use rustls::crypto::CryptoProvider;
 use super::error::ServeError;
 use super::options::ServeOptions;
 pub(super) use certs::{CertFiles, CertStore, certified_key};
-pub(super) use self_signed::{SelfSigned, authority_of, generate, prepare};
+pub(super) use self_signed::{
+    SelfSigned, authority_of, generate, is_self_made, prepare, renew, replace_cert,
+};
 
 /// Protocols offered by ALPN.
 const H2: &[u8] = b"h2";

@@ -1,5 +1,8 @@
 //! A serving certificate of our own when none is given: kept in `--cert-dir` under the original's file names and
 //! found there again at the next start, or in memory when there is no such directory.
+//!
+//! A renewed certificate in `--cert-dir` has the key of the old one. So a renewal replaces one file, which is atomic: no other process
+//! that shares the directory ever reads a certificate with the key of another.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -10,8 +13,11 @@ use std::time::{Duration, UNIX_EPOCH};
 use jiff::Timestamp;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose, SanType,
+    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256,
+    PublicKeyData, SanType, SignatureAlgorithm,
 };
+use rustls_pki_types::CertificateDer;
+use x509_parser::prelude::{FromDer as _, X509Certificate, X509Name};
 
 use super::certs::CertFiles;
 use crate::serve::error::ServeError;
@@ -21,6 +27,10 @@ use crate::serve::options::ServeOptions;
 const PAIR_NAME: &str = "kube-controller-manager";
 const YEAR: Duration = Duration::from_hours(365 * 24);
 const HOUR: Duration = Duration::from_hours(1);
+
+/// Algorithms of keys whose certificates can be renewed. kube-controller-manager makes RSA keys.
+const KEY_ALGORITHMS: [&SignatureAlgorithm; 4] =
+    [&PKCS_ECDSA_P256_SHA256, &PKCS_RSA_SHA256, &PKCS_ECDSA_P384_SHA384, &PKCS_ED25519];
 
 /// Where the serving certificate comes from.
 pub(in crate::serve) enum SelfSigned {
@@ -93,16 +103,95 @@ fn write_pair(dir: &Path, files: &CertFiles, cert: &str, key: &str) -> Result<()
         .map_err(|error| ServeError::SelfSigned(format!("--cert-dir {}: {error}", dir.display())))
 }
 
+/// Replaces a certificate in `--cert-dir` by a renewed one with the same key.
+pub(in crate::serve) async fn replace_cert(files: &CertFiles, cert: &str) -> io::Result<()> {
+    let mut unfinished = files.cert.clone().into_os_string();
+    unfinished.push(format!(".{}", crate::random::uuid()));
+    let unfinished = PathBuf::from(unfinished);
+    let replaced = async {
+        tokio::fs::write(&unfinished, cert).await?;
+        tokio::fs::File::open(&unfinished).await?.sync_all().await?;
+        tokio::fs::rename(&unfinished, &files.cert).await
+    };
+    let replaced = replaced.await;
+    if replaced.is_err() {
+        // It may not exist: the write may be the part that failed.
+        drop(tokio::fs::remove_file(&unfinished).await);
+    }
+    replaced
+}
+
 /// A certificate for a year with a one-off authority, whose key is thrown away; the chain has both, so that a client
 /// can be given the authority to trust.
 pub(in crate::serve) fn generate(
     options: &ServeOptions,
     now: Timestamp,
 ) -> Result<(String, String), ServeError> {
-    sign(options, now).map_err(|error| ServeError::SelfSigned(error.to_string()))
+    let made = KeyPair::generate().and_then(|key| Ok((sign(options, now, &key)?, key.serialize_pem())));
+    made.map_err(|error| ServeError::SelfSigned(error.to_string()))
 }
 
-fn sign(options: &ServeOptions, now: Timestamp) -> Result<(String, String), rcgen::Error> {
+/// Returns a chain like [`generate`] for the key of a certificate that was made before.
+pub(in crate::serve) fn renew(
+    options: &ServeOptions,
+    now: Timestamp,
+    old: &CertificateDer<'_>,
+) -> Result<String, ServeError> {
+    let key = ExistingKey::of(old).ok_or_else(|| {
+        ServeError::SelfSigned(
+            "the certificate in --cert-dir has a key of an unsupported algorithm".to_owned(),
+        )
+    })?;
+    sign(options, now, &key).map_err(|error| ServeError::SelfSigned(error.to_string()))
+}
+
+/// The public key of a certificate.
+struct ExistingKey {
+    bits: Vec<u8>,
+    algorithm: &'static SignatureAlgorithm,
+}
+
+impl ExistingKey {
+    fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
+        let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+        let public_key = certificate.public_key();
+        let bits = public_key.subject_public_key.data.to_vec();
+        let with = |algorithm| Self { bits: bits.clone(), algorithm };
+        KEY_ALGORITHMS.into_iter().map(with).find(|key| key.subject_public_key_info() == public_key.raw)
+    }
+}
+
+impl PublicKeyData for ExistingKey {
+    fn der_bytes(&self) -> &[u8] {
+        &self.bits
+    }
+
+    fn algorithm(&self) -> &'static SignatureAlgorithm {
+        self.algorithm
+    }
+}
+
+/// Whether this process or kube-controller-manager made a chain itself: a certificate `HOST@SECONDS` by the CA `HOST-ca@SECONDS`,
+/// whose key nobody has. Certificates that somebody put into `--cert-dir` are not replaced.
+pub(in crate::serve) fn is_self_made(chain: &[CertificateDer<'_>]) -> bool {
+    let [leaf, authority] = chain else { return false };
+    let (Ok((_, leaf)), Ok((_, authority))) =
+        (X509Certificate::from_der(leaf), X509Certificate::from_der(authority))
+    else {
+        return false;
+    };
+    let host = |name: &X509Name<'_>| {
+        let (host, seconds) = name.iter_common_name().next()?.as_str().ok()?.rsplit_once('@')?;
+        let is_number = !seconds.is_empty() && seconds.bytes().all(|byte| byte.is_ascii_digit());
+        is_number.then(|| host.to_owned())
+    };
+    leaf.issuer() == authority.subject()
+        && authority.subject() == authority.issuer()
+        && host(leaf.subject()).is_some_and(|leaf| host(authority.subject()) == Some(format!("{leaf}-ca")))
+}
+
+/// Signs a chain for a key.
+fn sign(options: &ServeOptions, now: Timestamp, key: &impl PublicKeyData) -> Result<String, rcgen::Error> {
     let seconds = u64::try_from(now.as_second()).unwrap_or(0);
     let time = UNIX_EPOCH + Duration::from_secs(seconds);
     let (not_before, not_after) = (time - HOUR.min(Duration::from_secs(seconds)), time + YEAR);
@@ -123,9 +212,8 @@ fn sign(options: &ServeOptions, now: Timestamp) -> Result<(String, String), rcge
     leaf.not_before = not_before.into();
     leaf.not_after = not_after.into();
     leaf.subject_alt_names = names(options)?;
-    let key = KeyPair::generate()?;
-    let cert = leaf.signed_by(&key, &authority)?;
-    Ok((format!("{}{}", cert.pem(), authority.pem()), key.serialize_pem()))
+    let cert = leaf.signed_by(key, &authority)?;
+    Ok(format!("{}{}", cert.pem(), authority.pem()))
 }
 
 fn names(options: &ServeOptions) -> Result<Vec<SanType>, rcgen::Error> {

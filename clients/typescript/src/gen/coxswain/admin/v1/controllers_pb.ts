@@ -925,7 +925,7 @@ export type WatchControllersRequest = Message<"coxswain.admin.v1.WatchController
 
   /**
    * If set, controllers of which only counts have changed (queue depth, cache sizes, syncs and the like) are sent
-   * as well, at most once in this long: at least a second.
+   * as well, at most once in this long: at least a second. It is rounded up to the seconds that all streams of a replica share.
    *
    * @generated from field: google.protobuf.Duration counts_interval = 2;
    */

@@ -2,8 +2,8 @@
 // @generated from file coxswain/admin/v1/leader.proto (package coxswain.admin.v1, syntax proto3)
 /* eslint-disable */
 
-import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
-import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
+import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import type { Replica } from "./types_pb.js";
 import { file_coxswain_admin_v1_types } from "./types_pb.js";
 import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file coxswain/admin/v1/leader.proto.
  */
 export const file_coxswain_admin_v1_leader: GenFile = /*@__PURE__*/
-  fileDesc("Ch5jb3hzd2Fpbi9hZG1pbi92MS9sZWFkZXIucHJvdG8SEWNveHN3YWluLmFkbWluLnYxIpwCCgZMZWFkZXISDQoFbGVhc2UYASABKAkSFwoPaG9sZGVyX2lkZW50aXR5GAIgASgJEjAKDGFjcXVpcmVfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKcmVuZXdfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMQoObGVhc2VfZHVyYXRpb24YBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEwoLdHJhbnNpdGlvbnMYBiABKAUSDwoHbGVhZGluZxgHIAEoCBIYChByZXBsaWNhX2lkZW50aXR5GAggASgJEhUKDWFkbWluX2FkZHJlc3MYCSABKAkiIQoQR2V0TGVhZGVyUmVxdWVzdBINCgVsZWFzZRgBIAEoCSJsChFHZXRMZWFkZXJSZXNwb25zZRIpCgZsZWFkZXIYASABKAsyGS5jb3hzd2Fpbi5hZG1pbi52MS5MZWFkZXISLAoIcmVwbGljYXMYAiADKAsyGi5jb3hzd2Fpbi5hZG1pbi52MS5SZXBsaWNhIj0KEldhdGNoTGVhZGVyUmVxdWVzdBINCgVsZWFzZRgBIAEoCRIYChBpbmNsdWRlX3JlbmV3YWxzGAIgASgIIm4KE1dhdGNoTGVhZGVyUmVzcG9uc2USKQoGbGVhZGVyGAEgASgLMhkuY294c3dhaW4uYWRtaW4udjEuTGVhZGVyEiwKCHJlcGxpY2FzGAIgAygLMhouY294c3dhaW4uYWRtaW4udjEuUmVwbGljYSKgAQoPU3RlcERvd25SZXF1ZXN0Eg4KBnJlYXNvbhgBIAEoCRIaChJzdWNjZXNzb3JfaWRlbnRpdHkYAiABKAkSJQoYZXhwZWN0ZWRfbGVhZGVyX2lkZW50aXR5GAMgASgJSACIAQESDAoEd2FpdBgEIAEoCBIPCgdkcnlfcnVuGAUgASgIQhsKGV9leHBlY3RlZF9sZWFkZXJfaWRlbnRpdHkiPQoQU3RlcERvd25SZXNwb25zZRIpCgZsZWFkZXIYASABKAsyGS5jb3hzd2Fpbi5hZG1pbi52MS5MZWFkZXIynAIKDUxlYWRlclNlcnZpY2USVgoJR2V0TGVhZGVyEiMuY294c3dhaW4uYWRtaW4udjEuR2V0TGVhZGVyUmVxdWVzdBokLmNveHN3YWluLmFkbWluLnYxLkdldExlYWRlclJlc3BvbnNlEl4KC1dhdGNoTGVhZGVyEiUuY294c3dhaW4uYWRtaW4udjEuV2F0Y2hMZWFkZXJSZXF1ZXN0GiYuY294c3dhaW4uYWRtaW4udjEuV2F0Y2hMZWFkZXJSZXNwb25zZTABElMKCFN0ZXBEb3duEiIuY294c3dhaW4uYWRtaW4udjEuU3RlcERvd25SZXF1ZXN0GiMuY294c3dhaW4uYWRtaW4udjEuU3RlcERvd25SZXNwb25zZUJHWkVnaXRodWIuY29tL2NveHN3YWluLWRldi9jb3hzd2Fpbi9jbGllbnRzL2dvL2NveHN3YWluL2FkbWluL3YxO2FkbWludjFiBnByb3RvMw", [file_coxswain_admin_v1_types, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("Ch5jb3hzd2Fpbi9hZG1pbi92MS9sZWFkZXIucHJvdG8SEWNveHN3YWluLmFkbWluLnYxItICCgZMZWFkZXISDQoFbGVhc2UYASABKAkSFwoPaG9sZGVyX2lkZW50aXR5GAIgASgJEjAKDGFjcXVpcmVfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKcmVuZXdfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMQoObGVhc2VfZHVyYXRpb24YBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEwoLdHJhbnNpdGlvbnMYBiABKAUSDwoHbGVhZGluZxgHIAEoCBIYChByZXBsaWNhX2lkZW50aXR5GAggASgJEhUKDWFkbWluX2FkZHJlc3MYCSABKAkSNAoMbGVhc2VfcG9saWN5GAogASgOMh4uY294c3dhaW4uYWRtaW4udjEuTGVhc2VQb2xpY3kiIQoQR2V0TGVhZGVyUmVxdWVzdBINCgVsZWFzZRgBIAEoCSJsChFHZXRMZWFkZXJSZXNwb25zZRIpCgZsZWFkZXIYASABKAsyGS5jb3hzd2Fpbi5hZG1pbi52MS5MZWFkZXISLAoIcmVwbGljYXMYAiADKAsyGi5jb3hzd2Fpbi5hZG1pbi52MS5SZXBsaWNhIj0KEldhdGNoTGVhZGVyUmVxdWVzdBINCgVsZWFzZRgBIAEoCRIYChBpbmNsdWRlX3JlbmV3YWxzGAIgASgIIm4KE1dhdGNoTGVhZGVyUmVzcG9uc2USKQoGbGVhZGVyGAEgASgLMhkuY294c3dhaW4uYWRtaW4udjEuTGVhZGVyEiwKCHJlcGxpY2FzGAIgAygLMhouY294c3dhaW4uYWRtaW4udjEuUmVwbGljYSKgAQoPU3RlcERvd25SZXF1ZXN0Eg4KBnJlYXNvbhgBIAEoCRIaChJzdWNjZXNzb3JfaWRlbnRpdHkYAiABKAkSJQoYZXhwZWN0ZWRfbGVhZGVyX2lkZW50aXR5GAMgASgJSACIAQESDAoEd2FpdBgEIAEoCBIPCgdkcnlfcnVuGAUgASgIQhsKGV9leHBlY3RlZF9sZWFkZXJfaWRlbnRpdHkiPQoQU3RlcERvd25SZXNwb25zZRIpCgZsZWFkZXIYASABKAsyGS5jb3hzd2Fpbi5hZG1pbi52MS5MZWFkZXIqfAoLTGVhc2VQb2xpY3kSHAoYTEVBU0VfUE9MSUNZX1VOU1BFQ0lGSUVEEAASGQoVTEVBU0VfUE9MSUNZX0lOX0ZPUkNFEAESGAoUTEVBU0VfUE9MSUNZX01JU1NJTkcQAhIaChZMRUFTRV9QT0xJQ1lfRElGRkVSRU5UEAMynAIKDUxlYWRlclNlcnZpY2USVgoJR2V0TGVhZGVyEiMuY294c3dhaW4uYWRtaW4udjEuR2V0TGVhZGVyUmVxdWVzdBokLmNveHN3YWluLmFkbWluLnYxLkdldExlYWRlclJlc3BvbnNlEl4KC1dhdGNoTGVhZGVyEiUuY294c3dhaW4uYWRtaW4udjEuV2F0Y2hMZWFkZXJSZXF1ZXN0GiYuY294c3dhaW4uYWRtaW4udjEuV2F0Y2hMZWFkZXJSZXNwb25zZTABElMKCFN0ZXBEb3duEiIuY294c3dhaW4uYWRtaW4udjEuU3RlcERvd25SZXF1ZXN0GiMuY294c3dhaW4uYWRtaW4udjEuU3RlcERvd25SZXNwb25zZUJHWkVnaXRodWIuY29tL2NveHN3YWluLWRldi9jb3hzd2Fpbi9jbGllbnRzL2dvL2NveHN3YWluL2FkbWluL3YxO2FkbWludjFiBnByb3RvMw", [file_coxswain_admin_v1_types, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * A Lease that is fought for, and who holds it.
@@ -84,6 +84,14 @@ export type Leader = Message<"coxswain.admin.v1.Leader"> & {
    * @generated from field: string admin_address = 9;
    */
   adminAddress: string;
+
+  /**
+   * Whether the admission policy that reserves the manager's Leases is in force. Only a replica that leads reads the policy, when
+   * it begins to lead and once an hour.
+   *
+   * @generated from field: coxswain.admin.v1.LeasePolicy lease_policy = 10;
+   */
+  leasePolicy: LeasePolicy;
 };
 
 /**
@@ -267,6 +275,48 @@ export type StepDownResponse = Message<"coxswain.admin.v1.StepDownResponse"> & {
  */
 export const StepDownResponseSchema: GenMessage<StepDownResponse> = /*@__PURE__*/
   messageDesc(file_coxswain_admin_v1_leader, 6);
+
+/**
+ * The admission policy `coxswain-leases`. Without it, whoever may write Leases in `kube-system` can disable controllers and announce
+ * addresses of replicas.
+ *
+ * @generated from enum coxswain.admin.v1.LeasePolicy
+ */
+export enum LeasePolicy {
+  /**
+   * Not known: the replica that answers does not lead, or cannot read the policy.
+   *
+   * @generated from enum value: LEASE_POLICY_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * The policy of this version is in force.
+   *
+   * @generated from enum value: LEASE_POLICY_IN_FORCE = 1;
+   */
+  IN_FORCE = 1,
+
+  /**
+   * The policy or its binding is missing.
+   *
+   * @generated from enum value: LEASE_POLICY_MISSING = 2;
+   */
+  MISSING = 2,
+
+  /**
+   * The policy or its binding differs from that of this version, and may protect less.
+   *
+   * @generated from enum value: LEASE_POLICY_DIFFERENT = 3;
+   */
+  DIFFERENT = 3,
+}
+
+/**
+ * Describes the enum coxswain.admin.v1.LeasePolicy.
+ */
+export const LeasePolicySchema: GenEnum<LeasePolicy> = /*@__PURE__*/
+  enumDesc(file_coxswain_admin_v1_leader, 0);
 
 /**
  * Shows who leads, and hands leadership over.

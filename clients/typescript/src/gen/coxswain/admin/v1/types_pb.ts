@@ -16,7 +16,7 @@
 //     `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`), by the number of streams of all callers or of one user, and any call
 //     (`TOO_MANY_CALLS`) by the number of calls that one user has under way.
 //   - A stream ends with `PERMISSION_DENIED` (`FORBIDDEN`) within two minutes after its caller may no longer open it, and
-//     with `UNAVAILABLE` (`STREAM_EXPIRED`) after about half an hour: open it again with present credentials.
+//     with `UNAVAILABLE` (`STREAM_EXPIRED`) after 30 minutes at most: open it again with present credentials.
 //   - An error without a reason comes from a connection or a proxy, not from this API. `UNAVAILABLE` without one says
 //     nothing about whether the call was carried out.
 //   - `UNAUTHENTICATED` (`UNAUTHENTICATED`): the caller showed no credentials, or none that hold. `PERMISSION_DENIED`
