@@ -1,6 +1,6 @@
 // Command oracle answers how Go's standard library reads certificate requests and certificates: the API server, admission plugins
 // and most approvers judge a request by this reading, and the name of a client certificate is a user. Coxswain must not read one
-// differently. It also answers whether Go trusts a chain.
+// differently. It also answers whether Go trusts a chain, and with which private keys it completes handshakes.
 //
 // Standard input holds batches: a count, then that many texts, each with its length in front. Counts and lengths are 32 bits,
 // big-endian. Standard output gets one line of JSON per text, in the order of the texts, after a batch is complete. The
@@ -27,13 +27,14 @@ import (
 	"unicode/utf8"
 )
 
-// answer is how a text is read. Exactly one of Error, Request, Certificate and Trusted is set.
+// answer is how a text is read. Exactly one of Error, Request, Certificate, Trusted and Handshakes is set.
 type answer struct {
 	Block       *block       `json:"block"`
 	Error       string       `json:"error,omitempty"`
 	Request     *request     `json:"request,omitempty"`
 	Certificate *certificate `json:"certificate,omitempty"`
 	Trusted     bool         `json:"trusted,omitempty"`
+	Handshakes  *handshakes  `json:"handshakes,omitempty"`
 }
 
 // block is the first PEM block of a text.
@@ -79,6 +80,12 @@ const (
 	serverLabel       = "SERVER"
 	intermediateLabel = "INTERMEDIATE"
 	rootLabel         = "ROOT"
+)
+
+// keyLabel ends the label of a private key. OpenSSL writes a block with parametersLabel before some keys.
+const (
+	keyLabel        = "PRIVATE KEY"
+	parametersLabel = "EC PARAMETERS"
 )
 
 // requestLabel is the only label of a request that the API server accepts.
@@ -188,6 +195,10 @@ func read(text []byte) answer {
 			return answer{Error: err.Error()}
 		}
 		return answer{Trusted: true}
+	}
+	if key := keyBlock(text); key != nil {
+		read.Handshakes = shake(text, key)
+		return read
 	}
 	if first.Type == certificateLabel {
 		parsed, err := x509.ParseCertificate(first.Bytes)

@@ -5,7 +5,8 @@
 //! carried out, so its caller decides. The wait lies above the rate limit and the write gate, so it holds no token and no
 //! place, and a repeated write passes the gate again. A term that ends ends the wait.
 //!
-//! A wait holds up nobody else. A reconcile that waits takes a seat of its loop ([`WaitSeats`]), and its worker takes the next key.
+//! A wait holds up nobody else. A reconcile that waits takes a seat of its loop ([`WaitSeats`]), and its worker takes the next key. A namespace
+//! has a share of the seats, so one namespace whose webhook always asks for more time leaves seats to the others.
 //! Where there is no seat (loops that take one key at a time, tasks that are no reconciles, more reconciles than seats) the client's
 //! credit bounds the time: an API server or a webhook that always asks for more time gets a fifth of it at most, and then the refusal
 //! is the answer. Nothing of a refusal is kept over a wait.
@@ -15,13 +16,15 @@ use std::time::Duration;
 
 use http::StatusCode;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::layers::{Term, WriteGate};
 use super::request::RequestIntent;
 use crate::model::bucket::{BucketLevel, TokenBucket};
+use crate::random::HashMap;
+use crate::wire::Str;
 
 /// Repetitions of one request at most, as by kube-controller-manager's client.
 const MOST_REPEATS: u32 = 10;
@@ -46,14 +49,59 @@ tokio::task_local! {
 /// Seats for reconciles that wait for the API server while their workers take other keys. One for each loop; clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct WaitSeats {
-    free: Option<Arc<Semaphore>>,
+    taken: Option<Arc<Mutex<TakenSeats>>>,
     closed: CancellationToken,
+}
+
+/// The seats that are taken, by namespace.
+#[derive(Debug, Default)]
+struct TakenSeats {
+    all: usize,
+    by_namespace: HashMap<Str, usize>,
+}
+
+impl TakenSeats {
+    /// Takes a seat for an object of a namespace. A namespace gets no more seats than it leaves free: half of them when no other waits.
+    /// Objects without a namespace may take all seats, because each of them is on its own.
+    fn take(&mut self, namespace: &Str) -> bool {
+        let free = SEATS.saturating_sub(self.all);
+        let has_share = namespace.is_empty() || self.by_namespace.get(namespace).copied().unwrap_or(0) < free;
+        if free == 0 || !has_share {
+            return false;
+        }
+        self.all += 1;
+        *self.by_namespace.entry(namespace.clone()).or_default() += 1;
+        true
+    }
+
+    fn give_back(&mut self, namespace: &Str) {
+        self.all -= 1;
+        if let Some(taken) = self.by_namespace.get_mut(namespace) {
+            *taken -= 1;
+            if *taken == 0 {
+                self.by_namespace.remove(namespace);
+            }
+        }
+    }
+}
+
+/// A seat, until it is dropped.
+#[derive(Debug)]
+struct Seat {
+    of: Arc<Mutex<TakenSeats>>,
+    namespace: Str,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.of.lock().give_back(&self.namespace);
+    }
 }
 
 impl WaitSeats {
     /// Makes the seats of a loop. Without `beside`, a reconcile that waits keeps its worker, so the client's credit bounds the wait.
     pub(crate) fn new(beside: bool) -> Self {
-        Self { free: beside.then(|| Arc::new(Semaphore::new(SEATS))), closed: CancellationToken::new() }
+        Self { taken: beside.then(Arc::default), closed: CancellationToken::new() }
     }
 
     /// Ends all waits; there are no further ones. The loop is being stopped.
@@ -61,9 +109,10 @@ impl WaitSeats {
         self.closed.cancel();
     }
 
-    /// Returns the scope of one reconcile.
-    pub(crate) fn scope(&self) -> Arc<WaitScope> {
-        Arc::new(WaitScope { seats: self.clone(), seat: Mutex::new(None), begun: Notify::new() })
+    /// Returns the scope of one reconcile of an object in a namespace; empty for an object without one.
+    pub(crate) fn scope(&self, namespace: &Str) -> Arc<WaitScope> {
+        let (seat, begun) = (Mutex::new(None), Notify::new());
+        Arc::new(WaitScope { seats: self.clone(), namespace: namespace.clone(), seat, begun })
     }
 }
 
@@ -71,7 +120,8 @@ impl WaitSeats {
 #[derive(Debug)]
 pub(crate) struct WaitScope {
     seats: WaitSeats,
-    seat: Mutex<Option<OwnedSemaphorePermit>>,
+    namespace: Str,
+    seat: Mutex<Option<Seat>>,
     begun: Notify,
 }
 
@@ -88,13 +138,11 @@ impl WaitScope {
 
     /// Takes a seat unless the reconcile has one, and returns whether it has one now.
     fn take_seat(&self) -> bool {
-        let Some(free) = &self.seats.free else { return false };
+        let Some(taken) = &self.seats.taken else { return false };
         let mut seat = self.seat.lock();
-        if seat.is_none() {
-            *seat = Arc::clone(free).try_acquire_owned().ok();
-            if seat.is_some() {
-                self.begun.notify_one();
-            }
+        if seat.is_none() && taken.lock().take(&self.namespace) {
+            *seat = Some(Seat { of: Arc::clone(taken), namespace: self.namespace.clone() });
+            self.begun.notify_one();
         }
         seat.is_some()
     }
@@ -178,7 +226,7 @@ impl Repeats<'_> {
         }
         let has_seat = || self.scope.as_ref().is_some_and(|scope| scope.take_seat());
         let has_credit = || self.patience.credit.lock().take(now, wait);
-        let is_granted = self.patience.take_repeat() && (has_seat() || has_credit());
+        let is_granted = (has_seat() || has_credit()) && self.patience.take_repeat();
         self.count += u32::from(is_granted);
         Ok(is_granted.then_some(wait))
     }

@@ -166,14 +166,18 @@ impl Reader {
                 self.client.patiently(|client| self.list(client, read, kind, namespace)).await,
             ),
             Read::Resources | Read::SearchedResources(_) | Read::LatestResources => {
-                let resources = async {
-                    match read {
-                        Read::SearchedResources(name) => self.discovery.search(name).await,
-                        Read::LatestResources => self.discovery.latest().await,
-                        _ => self.discovery.resources().await,
-                    }
+                // Discovery has a client of its own, which never waits for `Retry-After`.
+                let attempt = |_: ApiClient| {
+                    let resources = async {
+                        match read {
+                            Read::SearchedResources(name) => self.discovery.search(name).await,
+                            Read::LatestResources => self.discovery.latest().await,
+                            _ => self.discovery.resources().await,
+                        }
+                    };
+                    Box::pin(async { answered(&ReadClock::started(), false, resources).await })
                 };
-                ReadResult::Resources(answered(&ReadClock::started(), false, resources).await)
+                ReadResult::Resources(self.client.patiently(attempt).await)
             }
         }
     }

@@ -138,7 +138,7 @@ impl Worker {
             return Box::pin(self.run_beside()).await;
         }
         while let Some(item) = self.queue.get().await {
-            self.wait_seats.scope().run(self.watched(item)).await;
+            self.wait_seats.scope(&item.key().namespace).run(self.watched(item)).await;
         }
     }
 
@@ -154,7 +154,8 @@ impl Worker {
                 item = self.queue.get() => item,
             };
             let Some(item) = item else { break };
-            let (slow, scope) = (SlowReads::new(aside.len() < MOST_ASIDE), self.wait_seats.scope());
+            let slow = SlowReads::new(aside.len() < MOST_ASIDE);
+            let scope = self.wait_seats.scope(&item.key().namespace);
             let work = scope.run(self.watched(item));
             let mut work = if self.settings.sets_aside { slow.hear(work).boxed() } else { work.boxed() };
             let is_done = loop {

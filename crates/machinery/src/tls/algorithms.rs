@@ -1,31 +1,48 @@
-//! The signatures that are verified.
+//! The signatures that are verified: each that Go verifies in a certificate or a handshake.
+//!
+//! ring verifies most of them. The crates of the curves verify ECDSA on P-224 and P-521, and with SHA-512 on the others. The crate `rsa`
+//! verifies what ring refuses for keys of 1024 to 2047 bits.
 
 use p521::ecdsa::signature::hazmat::PrehashVerifier as _;
-use p521::ecdsa::{Signature, VerifyingKey};
 use ring::digest;
 use ring::signature::{
     RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY, RSA_PKCS1_1024_8192_SHA512_FOR_LEGACY_USE_ONLY,
+    RSA_PKCS1_2048_8192_SHA384, RSA_PSS_2048_8192_SHA256, RSA_PSS_2048_8192_SHA384, RSA_PSS_2048_8192_SHA512,
     RsaParameters, UnparsedPublicKey,
 };
+use rsa::pkcs1::DecodeRsaPublicKey as _;
+use rsa::sha2::{Sha256, Sha384, Sha512};
+use rsa::traits::PublicKeyParts as _;
 use rustls::SignatureScheme;
 use rustls::crypto::WebPkiSupportedAlgorithms;
 use rustls_pki_types::{AlgorithmIdentifier, InvalidSignature, SignatureVerificationAlgorithm, alg_id};
 use webpki::ring::{
     ECDSA_P256_SHA256, ECDSA_P256_SHA384, ECDSA_P384_SHA256, ECDSA_P384_SHA384, ED25519,
-    RSA_PKCS1_2048_8192_SHA256_ABSENT_PARAMS, RSA_PKCS1_2048_8192_SHA384,
-    RSA_PKCS1_2048_8192_SHA384_ABSENT_PARAMS, RSA_PKCS1_2048_8192_SHA512_ABSENT_PARAMS,
-    RSA_PSS_2048_8192_SHA256_LEGACY_KEY, RSA_PSS_2048_8192_SHA384_LEGACY_KEY,
-    RSA_PSS_2048_8192_SHA512_LEGACY_KEY,
+    RSA_PKCS1_2048_8192_SHA256_ABSENT_PARAMS, RSA_PKCS1_2048_8192_SHA384_ABSENT_PARAMS,
+    RSA_PKCS1_2048_8192_SHA512_ABSENT_PARAMS,
 };
 
-/// ECDSA on P-521, which ring does not have.
+/// The smallest RSA key, in bits, whose signatures ring verifies in all forms.
+const RING_MIN_BITS: u32 = 2048;
+
+/// The `AlgorithmIdentifier` of keys on P-224, without its tag and length: id-ecPublicKey and secp224r1.
+const ECDSA_P224: AlgorithmIdentifier = AlgorithmIdentifier::from_slice(&[
+    0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x05, 0x2b, 0x81, 0x04, 0x00, 0x21,
+]);
+
+/// Verifies the signature of a digest by a key: the key, the digest and the signature.
+type VerifyDigest = fn(&[u8], &[u8], &[u8]) -> Option<()>;
+
+/// A curve and a digest that ring does not combine.
 #[derive(Debug)]
-struct P521 {
+struct Ecdsa {
+    verify: VerifyDigest,
     digest: &'static digest::Algorithm,
+    key: AlgorithmIdentifier,
     signature: AlgorithmIdentifier,
 }
 
-impl SignatureVerificationAlgorithm for P521 {
+impl SignatureVerificationAlgorithm for Ecdsa {
     fn verify_signature(
         &self,
         public_key: &[u8],
@@ -36,14 +53,12 @@ impl SignatureVerificationAlgorithm for P521 {
         if public_key.first() != Some(&4) {
             return Err(InvalidSignature);
         }
-        let key = VerifyingKey::from_sec1_bytes(public_key).map_err(|_| InvalidSignature)?;
-        let signature = Signature::from_der(signature).map_err(|_| InvalidSignature)?;
         let digest = digest::digest(self.digest, message);
-        key.verify_prehash(digest.as_ref(), &signature).map_err(|_| InvalidSignature)
+        (self.verify)(public_key, digest.as_ref(), signature).ok_or(InvalidSignature)
     }
 
     fn public_key_alg_id(&self) -> AlgorithmIdentifier {
-        alg_id::ECDSA_P521
+        self.key
     }
 
     fn signature_alg_id(&self) -> AlgorithmIdentifier {
@@ -51,10 +66,27 @@ impl SignatureVerificationAlgorithm for P521 {
     }
 }
 
-/// RSA with PKCS #1 1.5 by keys from 1024 bits, the shortest that Go allows. rustls has 2048 and more.
+macro_rules! ecdsa {
+    ($curve:ident, $key:expr, $digest:ident, $signature:ident) => {
+        &Ecdsa {
+            verify: |key, digest, signature| {
+                let key = $curve::ecdsa::VerifyingKey::from_sec1_bytes(key).ok()?;
+                let signature = $curve::ecdsa::Signature::from_der(signature).ok()?;
+                key.verify_prehash(digest, &signature).ok()
+            },
+            digest: &digest::$digest,
+            key: $key,
+            signature: alg_id::$signature,
+        }
+    };
+}
+
+/// RSA by keys from 1024 bits, the shortest that Go allows. rustls has 2048 and more.
 #[derive(Debug)]
 struct Rsa {
-    parameters: &'static RsaParameters,
+    by_ring: &'static RsaParameters,
+    /// Verifies a signature of a message by a shorter key than ring allows.
+    by_short_key: fn(&rsa::PublicKey, &[u8], &[u8]) -> rsa::errors::Result<()>,
     signature: AlgorithmIdentifier,
 }
 
@@ -65,8 +97,14 @@ impl SignatureVerificationAlgorithm for Rsa {
         message: &[u8],
         signature: &[u8],
     ) -> Result<(), InvalidSignature> {
-        let key = UnparsedPublicKey::new(self.parameters, public_key);
-        key.verify(message, signature).map_err(|_| InvalidSignature)
+        if UnparsedPublicKey::new(self.by_ring, public_key).verify(message, signature).is_ok() {
+            return Ok(());
+        }
+        let key = rsa::PublicKey::from_pkcs1_der(public_key).map_err(|_| InvalidSignature)?;
+        if key.n().bit_width_vartime() >= RING_MIN_BITS {
+            return Err(InvalidSignature);
+        }
+        (self.by_short_key)(&key, message, signature).map_err(|_| InvalidSignature)
     }
 
     fn public_key_alg_id(&self) -> AlgorithmIdentifier {
@@ -78,33 +116,69 @@ impl SignatureVerificationAlgorithm for Rsa {
     }
 }
 
-static ECDSA_P521_SHA256: &dyn SignatureVerificationAlgorithm =
-    &P521 { digest: &digest::SHA256, signature: alg_id::ECDSA_SHA256 };
-static ECDSA_P521_SHA384: &dyn SignatureVerificationAlgorithm =
-    &P521 { digest: &digest::SHA384, signature: alg_id::ECDSA_SHA384 };
-static ECDSA_P521_SHA512: &dyn SignatureVerificationAlgorithm =
-    &P521 { digest: &digest::SHA512, signature: alg_id::ECDSA_SHA512 };
-static RSA_PKCS1_SHA256: &dyn SignatureVerificationAlgorithm =
-    &Rsa { parameters: &RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY, signature: alg_id::RSA_PKCS1_SHA256 };
-static RSA_PKCS1_SHA512: &dyn SignatureVerificationAlgorithm =
-    &Rsa { parameters: &RSA_PKCS1_1024_8192_SHA512_FOR_LEGACY_USE_ONLY, signature: alg_id::RSA_PKCS1_SHA512 };
+/// An algorithm for the table of rustls.
+type Algorithm = &'static dyn SignatureVerificationAlgorithm;
+
+static ECDSA_P224_SHA256: Algorithm = ecdsa!(p224, ECDSA_P224, SHA256, ECDSA_SHA256);
+static ECDSA_P224_SHA384: Algorithm = ecdsa!(p224, ECDSA_P224, SHA384, ECDSA_SHA384);
+static ECDSA_P224_SHA512: Algorithm = ecdsa!(p224, ECDSA_P224, SHA512, ECDSA_SHA512);
+static ECDSA_P256_SHA512: Algorithm = ecdsa!(p256, alg_id::ECDSA_P256, SHA512, ECDSA_SHA512);
+static ECDSA_P384_SHA512: Algorithm = ecdsa!(p384, alg_id::ECDSA_P384, SHA512, ECDSA_SHA512);
+static ECDSA_P521_SHA256: Algorithm = ecdsa!(p521, alg_id::ECDSA_P521, SHA256, ECDSA_SHA256);
+static ECDSA_P521_SHA384: Algorithm = ecdsa!(p521, alg_id::ECDSA_P521, SHA384, ECDSA_SHA384);
+static ECDSA_P521_SHA512: Algorithm = ecdsa!(p521, alg_id::ECDSA_P521, SHA512, ECDSA_SHA512);
+static RSA_PKCS1_SHA256: Algorithm = &Rsa {
+    by_ring: &RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY,
+    by_short_key: rsa::PublicKey::pkcs1v15_verify::<Sha256>,
+    signature: alg_id::RSA_PKCS1_SHA256,
+};
+static RSA_PKCS1_SHA384: Algorithm = &Rsa {
+    by_ring: &RSA_PKCS1_2048_8192_SHA384,
+    by_short_key: rsa::PublicKey::pkcs1v15_verify::<Sha384>,
+    signature: alg_id::RSA_PKCS1_SHA384,
+};
+static RSA_PKCS1_SHA512: Algorithm = &Rsa {
+    by_ring: &RSA_PKCS1_1024_8192_SHA512_FOR_LEGACY_USE_ONLY,
+    by_short_key: rsa::PublicKey::pkcs1v15_verify::<Sha512>,
+    signature: alg_id::RSA_PKCS1_SHA512,
+};
+static RSA_PSS_SHA256: Algorithm = &Rsa {
+    by_ring: &RSA_PSS_2048_8192_SHA256,
+    by_short_key: rsa::PublicKey::pss_verify::<Sha256>,
+    signature: alg_id::RSA_PSS_SHA256,
+};
+static RSA_PSS_SHA384: Algorithm = &Rsa {
+    by_ring: &RSA_PSS_2048_8192_SHA384,
+    by_short_key: rsa::PublicKey::pss_verify::<Sha384>,
+    signature: alg_id::RSA_PSS_SHA384,
+};
+static RSA_PSS_SHA512: Algorithm = &Rsa {
+    by_ring: &RSA_PSS_2048_8192_SHA512,
+    by_short_key: rsa::PublicKey::pss_verify::<Sha512>,
+    signature: alg_id::RSA_PSS_SHA512,
+};
 
 /// The algorithms of certificates, and those of handshakes in the order of preference.
 pub(super) static SUPPORTED: WebPkiSupportedAlgorithms = WebPkiSupportedAlgorithms {
     all: &[
+        ECDSA_P224_SHA256,
+        ECDSA_P224_SHA384,
+        ECDSA_P224_SHA512,
         ECDSA_P256_SHA256,
         ECDSA_P256_SHA384,
+        ECDSA_P256_SHA512,
         ECDSA_P384_SHA256,
         ECDSA_P384_SHA384,
+        ECDSA_P384_SHA512,
         ECDSA_P521_SHA256,
         ECDSA_P521_SHA384,
         ECDSA_P521_SHA512,
         ED25519,
-        RSA_PSS_2048_8192_SHA256_LEGACY_KEY,
-        RSA_PSS_2048_8192_SHA384_LEGACY_KEY,
-        RSA_PSS_2048_8192_SHA512_LEGACY_KEY,
+        RSA_PSS_SHA256,
+        RSA_PSS_SHA384,
+        RSA_PSS_SHA512,
         RSA_PKCS1_SHA256,
-        RSA_PKCS1_2048_8192_SHA384,
+        RSA_PKCS1_SHA384,
         RSA_PKCS1_SHA512,
         RSA_PKCS1_2048_8192_SHA256_ABSENT_PARAMS,
         RSA_PKCS1_2048_8192_SHA384_ABSENT_PARAMS,
@@ -112,15 +186,24 @@ pub(super) static SUPPORTED: WebPkiSupportedAlgorithms = WebPkiSupportedAlgorith
     ],
     mapping: &[
         // TLS 1.3 uses the first curve of each, TLS 1.2 any.
-        (SignatureScheme::ECDSA_NISTP384_SHA384, &[ECDSA_P384_SHA384, ECDSA_P256_SHA384, ECDSA_P521_SHA384]),
-        (SignatureScheme::ECDSA_NISTP256_SHA256, &[ECDSA_P256_SHA256, ECDSA_P384_SHA256, ECDSA_P521_SHA256]),
-        (SignatureScheme::ECDSA_NISTP521_SHA512, &[ECDSA_P521_SHA512]),
+        (
+            SignatureScheme::ECDSA_NISTP384_SHA384,
+            &[ECDSA_P384_SHA384, ECDSA_P256_SHA384, ECDSA_P521_SHA384, ECDSA_P224_SHA384],
+        ),
+        (
+            SignatureScheme::ECDSA_NISTP256_SHA256,
+            &[ECDSA_P256_SHA256, ECDSA_P384_SHA256, ECDSA_P521_SHA256, ECDSA_P224_SHA256],
+        ),
+        (
+            SignatureScheme::ECDSA_NISTP521_SHA512,
+            &[ECDSA_P521_SHA512, ECDSA_P256_SHA512, ECDSA_P384_SHA512, ECDSA_P224_SHA512],
+        ),
         (SignatureScheme::ED25519, &[ED25519]),
-        (SignatureScheme::RSA_PSS_SHA512, &[RSA_PSS_2048_8192_SHA512_LEGACY_KEY]),
-        (SignatureScheme::RSA_PSS_SHA384, &[RSA_PSS_2048_8192_SHA384_LEGACY_KEY]),
-        (SignatureScheme::RSA_PSS_SHA256, &[RSA_PSS_2048_8192_SHA256_LEGACY_KEY]),
+        (SignatureScheme::RSA_PSS_SHA512, &[RSA_PSS_SHA512]),
+        (SignatureScheme::RSA_PSS_SHA384, &[RSA_PSS_SHA384]),
+        (SignatureScheme::RSA_PSS_SHA256, &[RSA_PSS_SHA256]),
         (SignatureScheme::RSA_PKCS1_SHA512, &[RSA_PKCS1_SHA512]),
-        (SignatureScheme::RSA_PKCS1_SHA384, &[RSA_PKCS1_2048_8192_SHA384]),
+        (SignatureScheme::RSA_PKCS1_SHA384, &[RSA_PKCS1_SHA384]),
         (SignatureScheme::RSA_PKCS1_SHA256, &[RSA_PKCS1_SHA256]),
     ],
 };

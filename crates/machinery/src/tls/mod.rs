@@ -1,7 +1,7 @@
 //! TLS as Go's `crypto/tls` and `crypto/x509` accept it: keys and signatures, and the verification of certificates.
 //!
-//! ring and webpki decide wherever they can. [`provider`] adds the curve P-521 and signatures by RSA keys from 1024 bits in
-//! certificates, which ring's provider for rustls lacks. [`Roots`] adds two cases that webpki refuses: a certificate that is itself
+//! ring and webpki decide wherever they can. [`provider`] adds the keys and signatures that Go has and ring's provider for rustls lacks: the
+//! curves P-224 and P-521, other combinations of curve and digest, and RSA keys from 1024 to 8192 bits. [`Roots`] adds two cases that webpki refuses: a certificate that is itself
 //! in the CA bundle, and a client certificate of X.509 version 1. It refuses several that webpki accepts and Go does not; a test compares
 //! the verdicts on mutated chains with Go's.
 
@@ -17,7 +17,7 @@ use std::sync::{Arc, LazyLock};
 use rustls::crypto::CryptoProvider;
 
 pub use handshake::{verify_tls12_signature, verify_tls13_signature};
-pub use keys::{KeyError, certified_key};
+pub use keys::{KeyError, TLS_KEYS, certified_key, signing_key};
 pub use roots::{Purpose, RootError, Roots};
 pub use server::ServerVerifier;
 
@@ -29,7 +29,7 @@ static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
     })
 });
 
-/// Returns the cryptography of all connections: ring's, with P-521.
+/// Returns the cryptography of all connections: ring's, with the other keys that Go has.
 pub fn provider() -> Arc<CryptoProvider> {
     Arc::clone(&PROVIDER)
 }
@@ -42,5 +42,7 @@ pub fn install() {
 
 #[cfg(any(test, feature = "testing"))]
 pub mod cases;
+#[cfg(any(test, feature = "testing"))]
+pub mod key_cases;
 #[cfg(test)]
 mod tests;

@@ -21,7 +21,7 @@ pub(super) enum Refusal {
     #[error("a certificate of X.509 version 1 must be signed directly by a CA certificate of the bundle")]
     VersionOne,
     #[error(
-        "unsupported key or signature algorithm; supported are ECDSA on P-256, P-384 and P-521, Ed25519, and RSA from 2048 to 8192 bits"
+        "unsupported key or signature algorithm; supported are ECDSA on P-224, P-256, P-384 and P-521, Ed25519, and RSA from 1024 to 8192 bits"
     )]
     Algorithm,
     #[error("rules about policies are not supported")]

@@ -3,12 +3,18 @@
 //! A protobuf message is a list of fields. To write an object back with another status, all its other fields are
 //! copied untouched, known to us or not. Paths are field numbers from the outside in, looked up by name
 //! ([`super::path`]); a message on the path that is absent is created. This module never interprets what it copies.
+//!
+//! Each pass copies the message. Successive edits of different keys of one map take one pass together, because users choose the
+//! number of keys.
+
+use std::borrow::Cow;
 
 use super::labels::map_entry_of;
 use super::path::Path;
 use super::reader::{Reader, Value, WireError};
 use super::text::raw_bytes;
 use super::types::map_entry;
+use crate::random::{HashMap, HashSet};
 
 /// One change to an encoded message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,15 +57,47 @@ impl Edit {
             | Edit::Push(path, _) => path,
         }
     }
+
+    /// The key of a map that the edit concerns, as bytes.
+    fn map_key(&self) -> Option<Cow<'_, [u8]>> {
+        match self {
+            Edit::MapSet(_, key, _) | Edit::MapSetBytes(_, key, _) | Edit::MapRemove(_, key) => {
+                Some(raw_bytes(key))
+            }
+            Edit::SetBytes(..) | Edit::SetVarint(..) | Edit::Clear(_) | Edit::Push(..) => None,
+        }
+    }
 }
 
 /// `message` with all `edits` made, in order.
 pub fn edit(message: &[u8], edits: &[Edit]) -> Result<Vec<u8>, WireError> {
     let mut current: Option<Vec<u8>> = None;
-    for edit in edits {
-        current = Some(apply(current.as_deref().unwrap_or(message), edit, edit.path())?);
+    for run in runs(edits) {
+        if let [first, ..] = run {
+            current = Some(apply(current.as_deref().unwrap_or(message), run, first.path())?);
+        }
     }
     Ok(current.unwrap_or_else(|| message.to_vec()))
+}
+
+/// Splits edits into those that take one pass together: edits of different keys of one map, or a single edit.
+pub(super) fn runs(edits: &[Edit]) -> impl Iterator<Item = &[Edit]> {
+    let mut rest = edits;
+    std::iter::from_fn(move || {
+        let first = rest.first()?;
+        let (mut keys, mut length) = (HashSet::default(), 0);
+        for edit in rest {
+            let is_next = edit.path() == first.path() && edit.map_key().is_some_and(|key| keys.insert(key));
+            if !is_next {
+                break;
+            }
+            length += 1;
+        }
+        let length = length.max(1);
+        let (run, after) = rest.split_at(length);
+        rest = after;
+        Some(run)
+    })
 }
 
 /// `message` in which each of these fields, encoded with their tags, stands in place of what it has of that number.
@@ -127,12 +165,16 @@ fn varint_size(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
 
-fn apply(message: &[u8], edit: &Edit, path: &[u32]) -> Result<Vec<u8>, WireError> {
+/// Makes the edits of one run.
+fn apply(message: &[u8], run: &[Edit], path: &[u32]) -> Result<Vec<u8>, WireError> {
     let Some((&field, deeper)) = path.split_first() else {
         return Err(WireError::new("an edit has an empty path"));
     };
     if deeper.is_empty() {
-        return apply_here(message, edit, field);
+        return match run {
+            [edit] => apply_here(message, edit, field),
+            edits => apply_to_map(message, edits, field),
+        };
     }
     let mut out = Vec::with_capacity(message.len() + 64);
     let mut reader = Reader::new(message);
@@ -140,13 +182,13 @@ fn apply(message: &[u8], edit: &Edit, path: &[u32]) -> Result<Vec<u8>, WireError
     while let Some((number, value, raw)) = reader.next_raw()? {
         if number == field && !found {
             found = true;
-            put_bytes(&mut out, field, &apply(value.bytes()?, edit, deeper)?);
+            put_bytes(&mut out, field, &apply(value.bytes()?, run, deeper)?);
         } else {
             out.extend_from_slice(raw);
         }
     }
     if !found {
-        let inner = apply(&[], edit, deeper)?;
+        let inner = apply(&[], run, deeper)?;
         if !inner.is_empty() {
             put_bytes(&mut out, field, &inner);
         }
@@ -175,6 +217,30 @@ fn apply_here(message: &[u8], edit: &Edit, field: u32) -> Result<Vec<u8>, WireEr
         }
     }
     if !written {
+        put_new(&mut out, field, edit);
+    }
+    Ok(out)
+}
+
+/// Makes edits of different keys of the map `field`.
+fn apply_to_map(message: &[u8], edits: &[Edit], field: u32) -> Result<Vec<u8>, WireError> {
+    let keyed = edits.iter().enumerate().filter_map(|(at, edit)| Some((edit.map_key()?, at)));
+    let by_key: HashMap<Cow<'_, [u8]>, usize> = keyed.collect();
+    let mut pending: Vec<Option<&Edit>> = edits.iter().map(Some).collect();
+    let mut out = Vec::with_capacity(message.len() + 64);
+    let mut reader = Reader::new(message);
+    while let Some((number, value, raw)) = reader.next_raw()? {
+        let at = if number == field { by_key.get(map_entry_of(value)?.0) } else { None };
+        match at {
+            None => out.extend_from_slice(raw),
+            Some(at) => {
+                if let Some(edit) = pending.get_mut(*at).and_then(Option::take) {
+                    put_new(&mut out, field, edit);
+                }
+            }
+        }
+    }
+    for edit in pending.into_iter().flatten() {
         put_new(&mut out, field, edit);
     }
     Ok(out)

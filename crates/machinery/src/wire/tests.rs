@@ -6,7 +6,7 @@ use std::hash::{Hash as _, Hasher as _};
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::splice::{Edit, edit, get, put_bytes, put_varint_field};
+use super::splice::{Edit, edit, get, put_bytes, put_varint_field, runs};
 use super::*;
 
 message! {
@@ -176,7 +176,52 @@ fn edits_leave_unknown_fields_alone() {
     assert_eq!(outer, expected);
 }
 
+#[test]
+fn edits_of_different_keys_of_one_map_take_one_pass() {
+    let remove = |at: usize| Edit::MapRemove(&[1, 2], at.to_string());
+    let many: Vec<Edit> = (0..20_000).map(remove).collect();
+    assert_eq!(runs(&many).map(<[Edit]>::len).collect::<Vec<_>>(), [20_000]);
+    let mixed = [
+        Edit::SetVarint(&[2], 5),
+        Edit::SetVarint(&[2], 6),
+        remove(1),
+        Edit::MapSet(&[1, 2], "2".into(), "x".into()),
+        // A key again, and another map.
+        remove(1),
+        Edit::MapRemove(&[1, 3], "2".into()),
+        Edit::Clear(&[6]),
+    ];
+    assert_eq!(runs(&mixed).map(<[Edit]>::len).collect::<Vec<_>>(), [1, 1, 2, 1, 1, 1]);
+    assert_eq!(runs(&[]).count(), 0);
+    let entries = (0..20_000).map(|at| Edit::MapSet(&[1, 2], at.to_string(), "x".to_owned()));
+    let full = edit(&sample().to_bytes(), &entries.collect::<Vec<_>>()).unwrap();
+    assert_eq!(edit(&full, &many).unwrap(), sample().to_bytes());
+}
+
+/// One of few edits of two maps and a field.
+fn any_edit() -> impl Strategy<Value = Edit> {
+    const PATHS: [&[u32]; 2] = [&[1, 2], &[50]];
+    (0..4_u8, 0..2_usize, 0..4_u8, 0..3_u8).prop_map(|(kind, path, key, value)| {
+        let (path, key) = (PATHS[path], key.to_string());
+        match kind {
+            0 => Edit::MapRemove(path, key),
+            1 => Edit::MapSetBytes(path, key, vec![value]),
+            2 => Edit::MapSet(path, key, value.to_string()),
+            _ => Edit::SetVarint(&[2], u64::from(value)),
+        }
+    })
+}
+
 proptest! {
+    #[test]
+    fn edits_together_make_what_they_make_one_by_one(edits in prop::collection::vec(any_edit(), 0..24)) {
+        let (mut before, message) = (sample().to_bytes(), sample().to_bytes());
+        for each in &edits {
+            before = edit(&before, std::slice::from_ref(each)).unwrap();
+        }
+        prop_assert_eq!(edit(&message, &edits).unwrap(), before);
+    }
+
     #[test]
     fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let bytes = Bytes::from(bytes);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::FutureExt as _;
 use futures::future::join_all;
 use http::{HeaderValue, Request};
 use jiff::Timestamp;
@@ -134,7 +135,8 @@ async fn repetitions_end_after_ten_or_at_the_deadline_of_the_request() {
         let client = patient(service).0;
         let began = Instant::now();
         let seats = WaitSeats::new(true);
-        let error = seats.scope().run(client.create(&PODS, "default", b"")).await.unwrap_err();
+        let error =
+            seats.scope(&"default".into()).run(client.create(&PODS, "default", b"")).await.unwrap_err();
         assert_eq!(error.code(), 429);
         assert_eq!((seen.lock().len(), began.elapsed().as_secs()), (requests, seconds), "{retry_after}");
     }
@@ -247,7 +249,7 @@ async fn reconcile_that_waits_takes_one_seat_until_it_ends_or_its_loop_is_stoppe
         let (one, other) = tokio::join!(create(), create());
         (one.unwrap_err().code(), other.unwrap_err().code())
     };
-    let scopes: Vec<_> = (0..33).map(|_| seats.scope()).collect();
+    let scopes: Vec<_> = (0..33).map(|at| seats.scope(&format!("ns-{at}").into())).collect();
     let mut waiting: Vec<_> = scopes[..32].iter().map(|scope| Box::pin(scope.run(two()))).collect();
     for each in &mut waiting {
         assert!(futures::poll!(each).is_pending());
@@ -262,11 +264,33 @@ async fn reconcile_that_waits_takes_one_seat_until_it_ends_or_its_loop_is_stoppe
     seats.close();
     assert!(join_all(waiting).await.iter().all(|codes| *codes == (0, 0)));
     assert_eq!(
-        seats.scope().run(two()).await,
+        seats.scope(&"default".into()).run(two()).await,
         (0, 0),
         "a refusal after the stop is no failure of the object"
     );
     assert_eq!(began.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_gets_no_more_seats_than_it_leaves_free() {
+    let (service, _) = always(429, "60");
+    let client = &patient(service).0;
+    let seats = WaitSeats::new(true);
+    // Begins reconciles and returns those that wait; the refusal is the answer of the others.
+    let begin = |namespace: &str, count: usize| -> Vec<_> {
+        let reconciles = (0..count).map(|_| {
+            let scope = seats.scope(&namespace.into());
+            Box::pin(scope.run(client.create(&PODS, "default", b"")))
+        });
+        reconciles.filter_map(|mut each| (&mut each).now_or_never().is_none().then_some(each)).collect()
+    };
+    let waiting = [("a", 17), ("b", 9), ("a", 1), ("c", 5)].map(|(name, count)| begin(name, count));
+    assert_eq!(waiting.each_ref().map(Vec::len), [16, 8, 0, 4]);
+    // Objects without a namespace take what is left.
+    let rest = begin("", 5);
+    assert_eq!((rest.len(), begin("d", 1).len(), begin("", 1).len()), (4, 0, 0));
+    drop((waiting, rest));
+    assert_eq!(begin("b", 17).len(), 16, "reconciles that end give their seats back");
 }
 
 #[tokio::test(start_paused = true)]

@@ -431,7 +431,8 @@ async fn keys_that_the_server_asks_to_wait_for_leave_the_workers_to_others() {
         (0..workers).for_each(|_| _ = tasks.spawn(Arc::clone(&worker).run()));
         sleep(Duration::from_millis(1)).await;
         // The credit does not cover a minute, so without a seat the refusal is the answer at once.
-        let refused = if workers == 1 { 40 } else { 8 };
+        // A namespace has 16 of 32 seats when no other waits.
+        let refused = if workers == 1 { 40 } else { 24 };
         let ended = (worker.stats.syncs(), worker.stats.errors(), creator.0.lock().len() as u64);
         assert_eq!(ended, (refused + 1, refused, refused), "{workers}");
         // The wait does not outlast the controller, and its end is no failure to be recorded.
@@ -469,7 +470,7 @@ async fn keys_that_share_a_read_which_the_server_refuses_leave_the_workers_to_ot
     let discovery = Arc::new(Discovery::new(refusing_client()));
     bench.worker.reader = Reader::new(refusing_client(), discovery, BlockingPool::inline());
     let worker = Arc::new(bench.worker);
-    (0..20).for_each(|at| worker.queue.add(Key::new("refused", at.to_string())));
+    (0..16).for_each(|at| worker.queue.add(Key::new("refused", at.to_string())));
     worker.queue.add(Key::new("free", "1"));
     let mut tasks = JoinSet::new();
     (0..2).for_each(|_| _ = tasks.spawn(Arc::clone(&worker).run()));

@@ -6,7 +6,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::Check;
 use crate::private_key::{CERTIFICATE_KEYS, KeyAlgorithm, PrivateKey, PrivateKeyError, TOKEN_KEYS};
-use crate::tls::{self, KeyError};
+use crate::tls::{self, KeyError, TLS_KEYS};
 
 /// A certificate and its key, by the flags that name their files.
 pub(super) struct Pair<'a> {
@@ -141,19 +141,21 @@ impl Check<'_> {
 
     /// The private key in a file, which TLS can use.
     fn private_key(&mut self, flag: &str, path: &str) -> Option<PrivateKeyDer<'static>> {
-        const KINDS: &str = "RSA (2048 to 4096 bits) or ECDSA (P-256, P-384, P-521)";
         let bytes = self.read(flag, path)?;
         let Ok(key) = PrivateKeyDer::from_pem_slice(&bytes) else {
-            let allowed = format!("a PEM file with an {KINDS} private key");
+            let allowed = format!("a PEM file with an {TLS_KEYS} private key");
             self.fail(flag, format!("{path:?} holds no private key"), allowed);
             return None;
         };
-        let provider = tls::provider();
-        if provider.key_provider.load_private_key(key.clone_key()).is_err() {
-            self.unusable(flag, path, KINDS);
-            return None;
+        match tls::signing_key(key.clone_key(), &tls::provider()) {
+            Ok(_) => return Some(key),
+            Err(KeyError::RsaSize(bits)) => {
+                let allowed = format!("a PEM file with an {TLS_KEYS} private key");
+                self.fail(flag, format!("the RSA key in {path:?} has {bits} bits"), allowed);
+            }
+            Err(_) => self.unusable(flag, path, TLS_KEYS),
         }
-        Some(key)
+        None
     }
 
     fn unusable(&mut self, flag: &str, path: &str, kinds: &str) {

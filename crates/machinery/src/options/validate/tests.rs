@@ -471,7 +471,7 @@ fn a_key_on_p521_signs_tokens_and_certificates_and_serves() {
 }
 
 #[test]
-fn keys_of_odd_forms_sign_tokens_and_certificates_and_serve_nothing() {
+fn keys_of_odd_forms_sign_tokens_and_certificates_and_serve() {
     let flag = |flag: &str, file: &str| {
         format!("--{flag}={}/../../tests/data/authorities/{file}", env!("CARGO_MANIFEST_DIR"))
     };
@@ -485,13 +485,21 @@ fn keys_of_odd_forms_sign_tokens_and_certificates_and_serve_nothing() {
             [&flag("cluster-signing-cert-file", "ed25519.crt")[..], &flag("cluster-signing-key-file", &key)];
         refused(&other, "cluster-signing-key-file", &["is not that of the certificate"]);
         let serving = [&flag("tls-cert-file", &certificate)[..], &flag("tls-private-key-file", &key)];
-        if ["rsa", "p521", "p521-no-public"].contains(&name) {
-            valid(&serving);
-        } else {
-            let allowed = "RSA (2048 to 4096 bits) or ECDSA (P-256, P-384, P-521)";
-            refused(&serving, "tls-private-key-file", &["of no kind that can be used", allowed]);
-        }
+        valid(&serving);
     }
+    let key = "tls-private-key-file";
+    let pair = |name: &str| {
+        let file = format!("--{key}={}/../../tests/data/tls/keys/{name}.key", env!("CARGO_MANIFEST_DIR"));
+        [flag("tls-cert-file", "rsa.crt"), file]
+    };
+    let refused_pair = |name: &str, problem: &str| {
+        let [certificate, file] = pair(name);
+        refused(&[&certificate, &file], key, &[problem, "RSA (1024 to 8192 bits), ECDSA"]);
+    };
+    refused_pair("rsa1023", "has 1023 bits");
+    refused_pair("rsa8200", "has 8200 bits");
+    refused_pair("p224", "of no kind that can be used");
+    refused_pair("p256k1", "of no kind that can be used");
     let tokens = flag("service-account-private-key-file", "ed25519.key");
     let allowed = "RSA (1024 to 8192 bits) or ECDSA (P-256, P-384, P-521)";
     refused(&[&tokens], "service-account-private-key-file", &["of no kind that can be used", allowed]);

@@ -1,10 +1,11 @@
-//! The names and the validity of certificates, which Coxswain's port takes from client certificates, and the verdicts on chains.
+//! The names and the validity of certificates, which Coxswain's port takes from client certificates, the verdicts on chains, and private keys.
 
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use coxswain_machinery::tls::cases::{Case, NOW, cases, mutants};
+use coxswain_machinery::tls::key_cases::{CHAINS, KEY_CASES};
 use coxswain_machinery::tls::{Purpose, Roots};
 use coxswain_machinery::x509::Certificate;
 use rcgen::{KeyPair, PublicKeyData as _};
@@ -126,6 +127,28 @@ fn go_trusts_the_chains_that_the_table_says() {
     let texts: Vec<Vec<u8>> = cases.iter().map(chain).collect();
     for (case, theirs) in cases.iter().zip(Oracle::start().read(&texts)) {
         assert_eq!(theirs["trusted"] == true, case.is_accepted_by_go, "{}: {theirs}", case.name);
+    }
+}
+
+#[test]
+fn go_completes_handshakes_with_the_keys_that_the_table_says() {
+    let texts: Vec<Vec<u8>> = KEY_CASES.iter().map(|case| case.pem.as_bytes().to_vec()).collect();
+    for (case, theirs) in KEY_CASES.iter().zip(Oracle::start().read(&texts)) {
+        let done = ["tls12", "tls13"].map(|version| theirs["handshakes"][version] == "");
+        assert_eq!(done, case.go, "{}: {theirs}", case.name);
+    }
+}
+
+#[test]
+fn go_trusts_the_certificates_of_openssl_that_coxswain_trusts() {
+    let time = BASE64_STANDARD.encode(NOW.to_be_bytes());
+    let text = |(_, ca, leaf): &(&str, &str, &str)| {
+        let root = ca.replace("CERTIFICATE", "ROOT");
+        format!("-----BEGIN CLIENT-----\n{time}\n-----END CLIENT-----\n{leaf}{root}").into_bytes()
+    };
+    let texts: Vec<Vec<u8>> = CHAINS.iter().map(text).collect();
+    for ((name, ..), theirs) in CHAINS.iter().zip(Oracle::start().read(&texts)) {
+        assert_eq!(theirs["trusted"], true, "{name}: {theirs}");
     }
 }
 
