@@ -4,10 +4,12 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::telemetry::{MetricsError, Registrar, Registry, TracedHistogramVec, exponential_buckets};
+use crate::telemetry::{
+    BoundedSeries, MetricsError, Registrar, Registry, TracedHistogramVec, exponential_buckets,
+};
 use parking_lot::Mutex;
 use prometheus::core::Collector;
-use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts};
+use prometheus::{GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts};
 
 use super::worker::Outcome;
 
@@ -105,6 +107,39 @@ impl RoomMetrics {
         labels: &[&str],
     ) -> Result<IntCounterVec, prometheus::Error> {
         self.own(name, || IntCounterVec::new(Opts::new(name, help), labels))
+    }
+
+    /// The counters of this name, by label values of which some are names that users choose; an error if something else has the name.
+    pub fn bounded_counters(
+        &self,
+        name: &'static str,
+        help: &str,
+        labels: &[&str],
+    ) -> Result<BoundedSeries<IntCounterVec>, prometheus::Error> {
+        self.own(name, || IntCounterVec::new(Opts::new(name, help), labels).map(BoundedSeries::new))
+    }
+
+    /// The gauges of this name, likewise.
+    pub fn bounded_gauges(
+        &self,
+        name: &'static str,
+        help: &str,
+        labels: &[&str],
+    ) -> Result<BoundedSeries<GaugeVec>, prometheus::Error> {
+        self.own(name, || GaugeVec::new(Opts::new(name, help), labels).map(BoundedSeries::new))
+    }
+
+    /// The histograms of this name, likewise, with these upper bounds.
+    pub fn bounded_histograms(
+        &self,
+        name: &'static str,
+        help: &str,
+        labels: &[&str],
+        bounds: Vec<f64>,
+    ) -> Result<BoundedSeries<HistogramVec>, prometheus::Error> {
+        self.registry.declare_bounds(name, &bounds);
+        let opts = HistogramOpts::new(name, help).buckets(bounds);
+        self.own(name, || HistogramVec::new(opts, labels).map(BoundedSeries::new))
     }
 
     /// The histogram of this name, with these upper bounds; an error if something else has the name.
