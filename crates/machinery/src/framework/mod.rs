@@ -44,7 +44,7 @@ pub use descriptor::{
     Build, BuildError, BuildFn, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, Loop,
 };
 pub use documents::{AnyDocument, DocumentForm};
-pub use dynamic::{ApiResource, DynamicRoom, DynamicWatches, Enqueue};
+pub use dynamic::{ApiResource, DynamicRoom, DynamicWatches, Enqueue, ServedRow};
 pub use expectations::ExpectationsRegistry;
 pub use freshness::KeyWait;
 pub use instance::{Instance, RunningLoop, Runtime, StartError, Stop, Watched, WriteReport, within};
