@@ -73,8 +73,13 @@ pub(super) enum Document {
     None,
 }
 
-/// What was read in a reconcile, to be kept.
-pub(super) type Learned = Vec<(Title, Schemas)>;
+/// The result of the reads of one reconcile, for the library.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Learned {
+    pub(super) documents: Vec<(Title, Schemas)>,
+    /// The group versions of kept documents that the index no longer lists.
+    pub(super) unlisted: Vec<String>,
+}
 
 /// The documents that were read.
 pub(super) struct Library {
@@ -105,6 +110,12 @@ impl Library {
         Ok(known.map_or_else(unread, |(_, schemas)| Document::Known(schemas.clone())))
     }
 
+    /// Returns the group versions of kept documents that the index no longer lists.
+    pub(super) fn unlisted(&self, index: &Value) -> Vec<String> {
+        let is_listed = |version: &str| index.get("paths").is_some_and(|paths| paths.get(version).is_some());
+        self.documents.lock().keys().filter(|version| !is_listed(version)).cloned().collect()
+    }
+
     /// Forgets everything when there is no policy left.
     pub(super) fn close_if_unused(&self) {
         if self.policies.store().is_empty() {
@@ -130,7 +141,12 @@ impl Library {
 impl Memory<Learned> for Library {
     fn commit(&self, _: &Key, learned: Learned) {
         let mut held = self.documents.lock();
-        held.extend(learned.into_iter().map(|(title, schemas)| (title.version, (title.address, schemas))));
+        for version in learned.unlisted {
+            held.remove(&version);
+        }
+        held.extend(
+            learned.documents.into_iter().map(|(title, schemas)| (title.version, (title.address, schemas))),
+        );
         drop(held);
         // The last policy may have gone while it was checked.
         self.close_if_unused();

@@ -31,7 +31,7 @@ pub(super) fn is_checked(policy: &ValidatingAdmissionPolicy) -> bool {
 
 pub(super) fn observe(room: &Controller, key: &Key, read: &Reads) -> Result<Observation<View>, ObserveError> {
     let Some(policy) = room.policies.get(key) else { return Ok(Observation::Nothing) };
-    let nothing = |policy| View { policy, kinds: Vec::new(), params: None, learned: Vec::new() };
+    let nothing = |policy| View { policy, kinds: Vec::new(), params: None, learned: Learned::default() };
     if is_checked(&policy) || policy.spec.validations.is_empty() || !names_any(&policy.spec) {
         return Ok(Observation::View(nothing(policy)));
     }
@@ -48,7 +48,8 @@ pub(super) fn observe(room: &Controller, key: &Key, read: &Reads) -> Result<Obse
         Some(Err(error)) => return Err(retry("the index of OpenAPI", error)),
         Some(Ok(index)) => index,
     };
-    let mut shelf = Shelf { room, read, index, held: Vec::new(), unread: Vec::new(), learned: Vec::new() };
+    let learned = Learned { unlisted: room.library.unlisted(index), ..Learned::default() };
+    let mut shelf = Shelf { room, read, index, held: Vec::new(), unread: Vec::new(), learned };
     let mut checked = Vec::with_capacity(kinds.len());
     for kind in kinds {
         let schema = shelf.schema(&kind.group, &kind.version, &kind.kind)?;
@@ -110,7 +111,7 @@ impl Shelf<'_> {
                 None
             }
             Document::New(schemas) => {
-                self.learned.push((title.clone(), schemas.clone()));
+                self.learned.documents.push((title.clone(), schemas.clone()));
                 Some(schemas)
             }
             Document::Known(schemas) => Some(schemas),
