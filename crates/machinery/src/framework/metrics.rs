@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use prometheus::core::Collector;
 use prometheus::{GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts};
 
+use super::reads::LiveRead;
 use super::worker::Outcome;
 
 /// Reconciles by controller.
@@ -20,6 +21,7 @@ pub struct ReconcileMetrics {
     duration: TracedHistogramVec,
     answered: TracedHistogramVec,
     panics: IntCounterVec,
+    live_reads: IntCounterVec,
 }
 
 impl ReconcileMetrics {
@@ -50,7 +52,17 @@ impl ReconcileMetrics {
                 "Panics of reconciles by controller. The key is tried again after the longest backoff.",
                 &["controller"],
             )?,
+            live_reads: registrar.counters(
+                "coxswain_live_reads_total",
+                "Live reads between the passes of reconciles, by controller and row of docs/live-reads.md.",
+                &["controller", "read"],
+            )?,
         })
+    }
+
+    /// The counters of live reads.
+    pub(super) fn live_reads(&self) -> LiveReadCounts {
+        LiveReadCounts(self.live_reads.clone())
     }
 
     /// A reconcile has panicked.
@@ -79,6 +91,17 @@ impl ReconcileMetrics {
         if let (Outcome::Done { writes: 1.., .. }, Some(since)) = (outcome, since) {
             self.answered.observe(&[controller], since.as_secs_f64());
         }
+    }
+}
+
+/// Counts the live reads of controllers, by the rows of their table. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct LiveReadCounts(IntCounterVec);
+
+impl LiveReadCounts {
+    /// One more read was made.
+    pub(super) fn count(&self, row: &LiveRead) {
+        self.0.with_label_values(&[row.controller, row.name]).inc();
     }
 }
 

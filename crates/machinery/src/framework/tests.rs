@@ -49,6 +49,7 @@ use crate::executor::{ActionResult, Events, Executor};
 use crate::informer::{Delta, Store};
 use crate::model::Key;
 use crate::model::clock::{ManualClock, SharedClock};
+use crate::model::live_reads::TEST_READ;
 use crate::model::plan::{Cooldown, EventSpec, Failure, Plan, Step, Verb, Write};
 use crate::queue::{QueueMetrics, WorkQueue};
 use crate::telemetry::Registry;
@@ -141,7 +142,7 @@ impl Reconcile for Script {
         }
         self.asked.lock().push(failures.iter().map(|failure| failure.what.clone()).collect());
         if let Some(needs) = self.needs.lock().pop_front() {
-            return Ok(Pass::Needs(needs));
+            return Ok(Pass::Needs(needs.into_iter().map(|read| TEST_READ.of(read)).collect()));
         }
         self.read.lock().push(format!("{read:?}"));
         Ok(self.plans.lock().pop_front().map_or(Pass::Nothing, |plan| Pass::Plan(plan, PlanNote::default())))

@@ -10,10 +10,12 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::Value;
 
+use crate::live_reads::POLICY_DOCUMENT;
 use cel_check::Schemas;
 use coxswain_machinery::api::system::ValidatingAdmissionPolicy;
 use coxswain_machinery::framework::{
-    AnyDocument, ApiError, DocumentForm, InvalidPath, Memory, Query, Read, Reads, RequestPath, RequestUri,
+    AnyDocument, ApiError, DeclaredRead, DocumentForm, InvalidPath, Memory, Query, Read, Reads, RequestPath,
+    RequestUri,
 };
 use coxswain_machinery::informer::Lister;
 use coxswain_machinery::model::Key;
@@ -64,7 +66,7 @@ pub(super) fn title(index: &Value, group: &str, version: &str) -> Option<Title> 
 #[derive(Debug)]
 pub(super) enum Document {
     /// It is to be read by this.
-    Unread(Read),
+    Unread(DeclaredRead),
     /// It was read just now.
     New(Schemas),
     /// It is as it was when it was read.
@@ -106,7 +108,7 @@ impl Library {
         }
         let held = self.documents.lock();
         let known = held.get(&title.version).filter(|(address, _)| *address == title.address);
-        let unread = || Document::Unread(Read::Document(&TABLES, uri));
+        let unread = || Document::Unread(POLICY_DOCUMENT.of(Read::Document(&TABLES, uri)));
         Ok(known.map_or_else(unread, |(_, schemas)| Document::Known(schemas.clone())))
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::book::{FORCED_AFTER, Held, Operation, PATIENCE, State, Task, listed_by};
 use super::draft::{Ask, Draft};
 use super::view::{Live, View};
+use crate::live_reads::{ATTACHMENT_NODE, ATTACHMENT_UNHEARD};
 use coxswain_machinery::api::core::Node;
 use coxswain_machinery::api::kinds::{NODES, VOLUME_ATTACHMENTS};
 use coxswain_machinery::framework::Read;
@@ -76,7 +77,7 @@ impl Draft {
 
     /// Takes away what has left the node's list, unless the node uses it, by its own word of this moment.
     pub(super) fn take_away(&mut self, view: &View) {
-        let read = Read::Object(&NODES, Key::new("", view.name.clone()));
+        let read = ATTACHMENT_NODE.of(Read::Object(&NODES, Key::new("", view.name.clone())));
         let mut is_asked = self.needs.contains(&read);
         let listed: HashSet<&Str> = view.node.as_deref().map(listed_by).unwrap_or_default();
         let used: HashSet<&Str> =
@@ -123,7 +124,7 @@ impl Draft {
                 return;
             }
             (None, None) => {
-                self.needs.push(Read::Object(&VOLUME_ATTACHMENTS, Key::new("", name)));
+                self.needs.push(ATTACHMENT_UNHEARD.of(Read::Object(&VOLUME_ATTACHMENTS, Key::new("", name))));
                 return;
             }
         };

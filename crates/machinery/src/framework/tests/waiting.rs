@@ -237,7 +237,7 @@ impl Reconcile for Metered {
         let path =
             RequestPath::group_version(&key.namespace, "v1").series(&[query]).uri(Query::NONE).unwrap();
         if reads.json(&path).is_none() {
-            return Ok(Pass::Needs(vec![Read::Json(path)]));
+            return Ok(Pass::Needs(vec![TEST_READ.of(Read::Json(path))]));
         }
         self.0.lock().push(key.clone());
         Ok(Pass::Nothing)
@@ -451,7 +451,7 @@ impl Reconcile for Owned {
     fn plan(&self, key: &Key, _: &[Failure], reads: &Reads, _: Timestamp) -> Result<Pass, ObserveError> {
         let owner = Key::new("refused", "owner");
         if key.namespace == "refused" && reads.object(&PODS, &owner).is_none() {
-            return Ok(Pass::Needs(vec![Read::Object(&PODS, owner)]));
+            return Ok(Pass::Needs(vec![TEST_READ.of(Read::Object(&PODS, owner))]));
         }
         self.0.lock().push(key.clone());
         Ok(Pass::Nothing)
