@@ -289,6 +289,10 @@ async fn a_lost_answer_is_bounded_by_a_live_read() {
         matches!(&outcome, Outcome::Failed { error, .. } if error.contains("lost request")),
         "{outcome:?}"
     );
+    let requests = bench.server.1.lock().len();
+    assert_eq!(bench.reconcile().await, Outcome::Waiting(&PODS));
+    assert_eq!(bench.server.1.lock().len(), requests, "there is a pause after a failed read");
+    tokio::time::advance(Duration::from_secs(1)).await;
     bench.server.answer(200, list("9", &["7"]));
     assert_eq!(bench.reconcile().await, Outcome::Waiting(&PODS));
     assert_eq!(bench.script.asked.lock().len(), planned);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::book::{FORCED_AFTER, Held, Operation, PATIENCE, State, Task, listed_by};
+use super::book::{Backoff, FORCED_AFTER, Held, Operation, PATIENCE, State, Task, listed_by};
 use super::draft::{Ask, Draft};
 use super::view::{Live, View};
 use crate::live_reads::{ATTACHMENT_NODE, ATTACHMENT_UNHEARD};
@@ -12,9 +12,6 @@ use coxswain_machinery::framework::Read;
 use coxswain_machinery::model::Key;
 use coxswain_machinery::random::HashSet;
 use coxswain_machinery::wire::Str;
-
-/// When the cache is asked again for what a live read has found.
-const UNHEARD: Duration = Duration::from_secs(1);
 
 /// Whether a volume that nobody wants may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +83,11 @@ impl Draft {
             if !held.is_leaving || listed.contains(&volume) || leave(view, &volume, &held) != Leave::Go {
                 continue;
             }
+            let is_heard_of = held.attachment.as_ref().is_none_or(|name| view.attachments.contains_key(name));
+            if let Some(left) = held.left_unheard(view.at).filter(|_| !is_heard_of) {
+                self.look_in(left);
+                continue;
+            }
             if matches!(view.live, Live::Unasked) {
                 if !is_asked {
                     self.needs.push(read.clone());
@@ -119,8 +121,10 @@ impl Draft {
             (None, Some(None)) => None,
             (None, Some(Some(_))) => {
                 // The cache has yet to hear of it. What it has not seen come it does not see go, either: its absence there would be
-                // taken for the end of the detaching.
-                self.look_in(UNHEARD);
+                // taken for the end of the detaching. A cache that is late hears of it soon, one that cannot read it never does.
+                held.unheard = Some(Backoff::after(held.unheard, Task::Detach, view.at));
+                self.look_in(held.left_unheard(view.at).unwrap_or_default());
+                self.book.held.insert(volume.clone(), held);
                 return;
             }
             (None, None) => {

@@ -121,6 +121,32 @@ async fn after_an_outage_one_live_read_serves_a_whole_namespace() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn keys_that_wait_for_one_place_share_the_pause_after_a_failed_live_read() {
+    const KEYS: usize = 50;
+    let mut bench = Bench::new();
+    let once = Arc::new(Once::default());
+    bench.worker.reconcile = Arc::clone(&once) as _;
+    let worker = Arc::new(bench.worker);
+    (0..KEYS).for_each(|at| worker.queue.add(Key::new("ns", at.to_string())));
+    let mut tasks = JoinSet::new();
+    tasks.spawn(Arc::clone(&worker).run());
+    while once.created.lock().len() < KEYS {
+        tokio::task::yield_now().await;
+    }
+    let reads = || bench.server.1.lock().iter().filter(|request| request.starts_with("GET")).count();
+    sleep(Duration::from_mins(1)).await;
+    let failed = reads();
+    assert!((4..=8).contains(&failed), "{failed} reads in a minute without an answer");
+    bench.server.answer(200, list("9", &["7"]));
+    bench.store.bookmark("7");
+    sleep(Duration::from_mins(20)).await;
+    assert_eq!((reads() - failed, *once.looked_again.lock()), (1, KEYS));
+    assert!(worker.freshness.failed.lock().is_empty() && worker.freshness.expectations.is_empty());
+    worker.queue.shut_down_now();
+    tasks.join_all().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn keys_that_wait_for_a_cache_are_listed_until_it_has_caught_up() {
     let bench = Bench::new();
     let waiting = |limit| {
