@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
 
+use coxswain_controllers::live_reads::ALL;
 use coxswain_controllers::registry::REGISTRY;
-use coxswain_machinery::framework::DefaultState;
+use coxswain_machinery::framework::{DefaultState, LiveRead};
 use coxswain_machinery::options::{FlagEffect, TABLE};
 use serde_json::Value;
 
@@ -18,7 +19,7 @@ const README: &str = "README.md";
 const FLAGS: &str = "docs/flags.md";
 const CHART: &str = "deploy/helm/coxswain";
 
-const PARTS: [Part; 5] = [
+const PARTS: [Part; 6] = [
     Part(
         README,
         "<!-- transcript: out of tests/data/admin-transcript.txt by `make docs` -->\n",
@@ -43,6 +44,12 @@ const PARTS: [Part; 5] = [
         "<!-- controllers: generated from the registry by `make docs` -->\n",
         "<!-- /controllers -->",
         controllers,
+    ),
+    Part(
+        "docs/live-reads.md",
+        "<!-- reads: generated from crates/controllers/src/live_reads.rs by `make docs` -->\n",
+        "<!-- /reads -->",
+        live_reads,
     ),
 ];
 
@@ -75,6 +82,16 @@ fn controllers() -> String {
 }
 
 /// What each flag changes, in sections.
+fn live_reads() -> String {
+    let mut table =
+        String::from("| controller | read | request | per hour | when |\n|---|---|---|---|---|\n");
+    for row in ALL {
+        let LiveRead { controller, name, request, when, idle_per_hour } = row;
+        let _ = writeln!(table, "| {controller} | `{name}` | {request} | {idle_per_hour} | {when} |");
+    }
+    table
+}
+
 fn flags() -> String {
     let mut lines = CHANGES.lines().filter(|line| !line.starts_with('#'));
     let (mut table, mut section) = (String::new(), "");

@@ -5,6 +5,7 @@ mod gates;
 mod layers;
 mod loops;
 mod manifests;
+mod reads;
 mod references;
 mod requests;
 mod times;

@@ -10,7 +10,7 @@ use coxswain_machinery::api::kinds::CONFIG_MAPS;
 use coxswain_machinery::api::meta::PartialObjectMetadata;
 use coxswain_machinery::client::Faults;
 use coxswain_machinery::framework::{
-    Build, BuildError, Built, DefaultState, Descriptor, Instance, Loop, LoopSettings, Observation,
+    Build, BuildError, Built, DefaultState, Descriptor, Instance, LiveRead, Loop, LoopSettings, Observation,
     ObserveError, Query, Read, Reads, RequestPath, Room, RoomAdapter,
 };
 use coxswain_machinery::model::plan::{Patch, Step, Verb, Write};
@@ -30,6 +30,14 @@ const LIMIT: Duration = Duration::from_mins(1);
 const GROUP: &str = "farming.example.com";
 /// How often the farm is looked at.
 const PERIOD: Duration = Duration::from_secs(1);
+
+static FARM_READ: LiveRead = LiveRead {
+    controller: "farm-controller",
+    name: "farm",
+    request: "GET farms",
+    when: "A farm is reconciled.",
+    idle_per_hour: 0,
+};
 
 /// Farms are custom resources. Of these only the scale and JSON are read.
 static FARMS: Kind = Kind {
@@ -94,7 +102,10 @@ impl Room for Farms {
         let path = RequestPath::object(&FARMS, &key.namespace, &key.name);
         let uri = path.uri(Query::NONE).map_err(|error| ObserveError::Retry(error.to_string()))?;
         let (Some(farm), Some(scale)) = (read.json(&uri), read.scale(&FARMS, key)) else {
-            return Ok(Observation::Needs(vec![Read::Json(uri), Read::Scale(&FARMS, key.clone())]));
+            return Ok(Observation::Needs(vec![
+                FARM_READ.of(Read::Json(uri)),
+                FARM_READ.of(Read::Scale(&FARMS, key.clone())),
+            ]));
         };
         let (Ok(farm), Ok(Some(scale))) = (farm, scale) else {
             return Err(ObserveError::Retry(format!("the farm {key} is not there yet")));

@@ -6,6 +6,7 @@ pub mod devices;
 #[cfg(test)]
 mod fixtures;
 pub mod identity;
+pub mod live_reads;
 pub mod network;
 pub mod nodes;
 pub mod registry;

@@ -13,11 +13,12 @@ use jiff::Timestamp;
 
 use super::requests::{PARSER, ParsedRequest};
 use super::signers::Signer;
+use crate::live_reads::CSR_ACCESS;
 use coxswain_machinery::api::certificates::{CertificateSigningRequest, CertificateSigningRequestCondition};
 use coxswain_machinery::api::kinds::CERTIFICATE_SIGNING_REQUESTS;
 use coxswain_machinery::framework::{
-    AccessQuestion, Build, BuildError, Built, DefaultState, Descriptor, Grant, Loop, LoopSettings,
-    Observation, ObserveError, ParserInput, QueueConfig, Read, Reads, Room, RoomAdapter, wake,
+    AccessQuestion, Build, BuildError, Built, DeclaredRead, DefaultState, Descriptor, Grant, Loop,
+    LoopSettings, Observation, ObserveError, ParserInput, QueueConfig, Read, Reads, Room, RoomAdapter, wake,
 };
 use coxswain_machinery::informer::Lister;
 use coxswain_machinery::model::plan::{Tolerate, Verb};
@@ -182,7 +183,7 @@ impl Room for Approver {
         }
         let input = ParserInput::of(&request.spec.request.0);
         let Some(parsed) = read.parsed::<ParsedRequest>(&PARSER, &input) else {
-            return Ok(Observation::Needs(vec![Read::Parsed(&PARSER, input)]));
+            return Ok(Observation::Needs(vec![DeclaredRead::parsed(&PARSER, input)]));
         };
         let ways = match ways(&request, &parsed) {
             Ok(ways) => ways,
@@ -191,7 +192,7 @@ impl Room for Approver {
         for way in ways {
             let question = way.question(&request);
             let verdict = match read.access(&question) {
-                None => return Ok(Observation::Needs(vec![Read::Access(question)])),
+                None => return Ok(Observation::Needs(vec![CSR_ACCESS.of(Read::Access(question))])),
                 Some(Ok(verdict)) if verdict.allowed => Verdict::Allowed(*way),
                 Some(Ok(_)) => continue,
                 Some(Err(error)) => Verdict::Unknown(error.to_string()),
@@ -323,7 +324,7 @@ mod tests {
                 Pass::Needs(needs) => {
                     assert_eq!(needs.len(), 1, "one question at a time");
                     for need in needs {
-                        let question = match need {
+                        let question = match Read::from(need) {
                             Read::Access(question) => question,
                             Read::Parsed(parser, input) => {
                                 reads = reads.with_parsed(parser, input);
@@ -462,7 +463,10 @@ mod tests {
             Timestamp::UNIX_EPOCH,
         );
         let Ok(Pass::Needs(needs)) = first else { panic!("{first:?}") };
-        assert!(matches!(needs.as_slice(), [Read::Parsed(parser, _)] if **parser == PARSER), "{needs:?}");
+        assert!(
+            matches!(&**needs.first().unwrap(), Read::Parsed(parser, _) if **parser == PARSER),
+            "{needs:?}"
+        );
     }
 
     #[test]

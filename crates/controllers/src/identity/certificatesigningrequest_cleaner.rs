@@ -16,8 +16,8 @@ use super::certificates;
 use coxswain_machinery::api::certificates::CertificateSigningRequest;
 use coxswain_machinery::api::kinds::CERTIFICATE_SIGNING_REQUESTS;
 use coxswain_machinery::framework::{
-    Build, BuildError, Built, DefaultState, Descriptor, Grant, KeyMap, Loop, LoopSettings, Observation,
-    ObserveError, ParserInput, Read, Reads, Room, RoomAdapter, wake,
+    Build, BuildError, Built, DeclaredRead, DefaultState, Descriptor, Grant, KeyMap, Loop, LoopSettings,
+    Observation, ObserveError, ParserInput, Reads, Room, RoomAdapter, wake,
 };
 use coxswain_machinery::informer::{Delta, Lister};
 use coxswain_machinery::model::clock::Stopwatch;
@@ -158,7 +158,7 @@ impl Room for Cleaner {
         }
         let input = ParserInput::of(text);
         let Some(end) = read.parsed::<certificates::End>(&certificates::PARSER, &input) else {
-            return Ok(Observation::Needs(vec![Read::Parsed(&certificates::PARSER, input)]));
+            return Ok(Observation::Needs(vec![DeclaredRead::parsed(&certificates::PARSER, input)]));
         };
         let issued_for = self.issued.age(&request);
         Ok(Observation::View(View { request, certificate_ends: end.0, issued_for }))

@@ -15,6 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::serviceaccount_token::{ACCOUNT_NAME, ACCOUNT_UID, TOKEN_SECRETS, TOKEN_TYPE};
+use crate::live_reads::TOKEN_TRACKING;
 use coxswain_machinery::api::core::{ConfigMap, Secret, ServiceAccount};
 use coxswain_machinery::api::kinds::{CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS};
 use coxswain_machinery::api::pod::Pod;
@@ -122,7 +123,7 @@ impl Room for Cleaner {
     fn observe(&self, _: &Key, _: &[Failure], read: &Reads) -> Result<Observation<View>, ObserveError> {
         let tracking = Key::new(TRACKING.0, TRACKING.1);
         let Some(found) = read.object(&CONFIG_MAPS, &tracking) else {
-            return Ok(Observation::Needs(vec![Read::Object(&CONFIG_MAPS, tracking)]));
+            return Ok(Observation::Needs(vec![TOKEN_TRACKING.of(Read::Object(&CONFIG_MAPS, tracking))]));
         };
         let found = found.map_err(|error| ObserveError::Retry(error.to_string()))?;
         let map = found.and_then(|found| {

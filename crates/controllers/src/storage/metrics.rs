@@ -5,6 +5,7 @@ use std::time::Duration;
 use prometheus::HistogramVec;
 
 use coxswain_machinery::framework::RoomMetrics;
+use coxswain_machinery::telemetry::BoundedSeries;
 
 /// Upper bounds of the buckets, in seconds.
 pub(super) const BOUNDS: [f64; 13] =
@@ -12,7 +13,7 @@ pub(super) const BOUNDS: [f64; 13] =
 
 /// Durations of operations on volumes.
 #[derive(Clone, Debug)]
-pub struct Operations(HistogramVec);
+pub struct Operations(BoundedSeries<HistogramVec>);
 
 impl Operations {
     /// The metric, registered by whoever asks for it first.
@@ -20,7 +21,7 @@ impl Operations {
     /// # Errors
     /// Something else has its name.
     pub fn register(metrics: &RoomMetrics) -> Result<Self, prometheus::Error> {
-        let durations = metrics.histograms(
+        let durations = metrics.bounded_histograms(
             "storage_operation_duration_seconds",
             "Duration of operations on volumes in seconds, by plugin and operation.",
             &["volume_plugin", "operation_name", "status", "migrated"],

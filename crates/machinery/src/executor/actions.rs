@@ -175,6 +175,7 @@ mod tests {
     use super::*;
     use crate::api::kinds::{PODS, REPLICA_SETS};
     use crate::executor::ActionEnd;
+    use crate::model::live_reads::TEST_READ;
     use crate::model::plan::Expect;
 
     fn plan() -> Plan {
@@ -183,6 +184,7 @@ mod tests {
         Plan {
             steps: vec![
                 Step::Verify(Verify {
+                    read: &TEST_READ,
                     kind: &REPLICA_SETS,
                     key: Key::new("ns", "rs"),
                     expect: Expect::Absent,

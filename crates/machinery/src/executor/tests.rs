@@ -23,6 +23,7 @@ use crate::api::meta::{ObjectMeta, Status, StatusDetails};
 use crate::api::pod::Pod;
 use crate::client::{ApiClient, BoxError, WritesStopped};
 use crate::model::Key;
+use crate::model::live_reads::TEST_READ;
 use crate::model::plan::{
     Admission, EventSpec, Expect, FinishOrder, Patch, Plan, Regarding, Step, Tolerate, UNPREPARED, Verb,
     Verify, Write,
@@ -227,8 +228,12 @@ async fn a_lost_answer_leaves_an_unknown_effect() {
 async fn a_live_check_that_fails_ends_the_plan_before_its_writes() {
     let script = Arc::new(Script::default());
     script.answer(200, pod("x", "3"));
-    let verify =
-        Verify { kind: &PODS, key: Key::new("ns", "x"), expect: Expect::Alive("another uid".into()) };
+    let verify = Verify {
+        read: &TEST_READ,
+        kind: &PODS,
+        key: Key::new("ns", "x"),
+        expect: Expect::Alive("another uid".into()),
+    };
     let patch = Verb::Patch(Patch::Merge(serde_json::json!({})));
     let steps = vec![Step::Verify(verify), Step::Write(Write::new(&PODS, Key::new("ns", "y"), patch))];
     let executed = script.executor().execute(Plan { steps, ..Plan::default() }).await;
@@ -542,7 +547,8 @@ async fn a_404_of_what_is_not_served_is_no_absence() {
     let executed = run(&script, vec![Step::Write(tolerant)]).await;
     assert_eq!(executed.failures[0].code, 404);
     script.answer(404, page());
-    let verify = Verify { kind: &PODS, key: Key::new("ns", "x"), expect: Expect::Gone("u".into()) };
+    let verify =
+        Verify { read: &TEST_READ, kind: &PODS, key: Key::new("ns", "x"), expect: Expect::Gone("u".into()) };
     let executed = run(&script, vec![Step::Verify(verify)]).await;
     assert_eq!(executed.failures[0].code, 404, "nothing is known of it");
 }

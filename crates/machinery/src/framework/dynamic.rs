@@ -45,6 +45,9 @@ const ASK_AGAIN: Duration = Duration::from_secs(2);
 /// Puts a key into the queue of this name, which must be one of the controller's own.
 pub type Enqueue<'a> = &'a mut dyn FnMut(&str, Key);
 
+/// Returns the row of a kind's resource in the version that the server prefers, see [`DynamicWatches::served_row`].
+pub type ServedRow<'a> = &'a dyn Fn(&'static Kind) -> Result<Option<&'static Kind>, String>;
+
 /// A controller's part in watches that come and go. What it is told runs in informers' tasks and in the supervisor: it
 /// must not block. See "Locks" of the informers' store for what it may touch.
 pub trait DynamicRoom: Send + Sync + 'static {
@@ -69,6 +72,11 @@ pub trait DynamicRoom: Send + Sync + 'static {
     /// The room has heard of all objects of `kind` that were there when their watch began.
     fn synced(&self, kind: &'static Kind, enqueue: Enqueue<'_>) {
         let _ = (kind, enqueue);
+    }
+
+    /// Discovery has answered, and the watches are what it says. The supervisor calls this every 30 seconds.
+    fn discovered(&self, served: ServedRow<'_>, enqueue: Enqueue<'_>) {
+        let _ = (served, enqueue);
     }
 
     /// Discovery failed as a whole: watches stay as they are until it works again.
@@ -338,6 +346,8 @@ impl Supervisor {
         }
         self.show();
         self.tell_synced();
+        let watches = &self.watches;
+        self.room.discovered(&|kind| watches.served_row(kind), &mut |queue, key| watches.enqueue(queue, key));
     }
 
     fn wanted(&self, resources: &ApiResources) -> Vec<&'static Kind> {

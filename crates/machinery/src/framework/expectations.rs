@@ -40,8 +40,8 @@ pub const MAY_STILL_LAND: Duration = Duration::from_secs(1);
 /// Objects of one kind and namespace that one plan may leave in doubt by name; more are looked up by a list.
 const NAMED: usize = 8;
 
-/// Below this number of keys nobody looks for those that nobody asks for any more.
-const SWEEP_FLOOR: usize = 1024;
+/// Below this number of keys nobody looks for those that nobody asks for any more. Each loop may keep as many.
+const SWEEP_FLOOR: usize = 64;
 
 /// The expectations of all controllers, for as long as the process lives.
 #[derive(Debug, Default)]

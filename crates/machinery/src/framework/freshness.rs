@@ -17,12 +17,19 @@ use crate::api::Kind;
 use crate::client::{ApiClient, ApiError, FieldSelector, ListQuery};
 use crate::informer::Awaited;
 use crate::model::Key;
+use crate::model::backoff::ExponentialBackoff;
 use crate::queue::WorkQueue;
 use crate::random::HashMap;
 use crate::wire::ObjectHead;
 
 /// Objects per page of a live read.
 const LIVE_PAGE: u32 = 500;
+/// The pause after a live read has failed, for all keys that wait for the same place.
+const AFTER_FAILURE: ExponentialBackoff =
+    ExponentialBackoff::doubling(Duration::from_secs(1), Duration::from_secs(15));
+
+/// Where a live read looks: a kind, and a namespace or an object of it.
+type Place = (&'static Kind, Key);
 
 /// The expectations of one loop over the caches that the present instance reads.
 pub(super) struct Freshness {
@@ -35,7 +42,18 @@ pub(super) struct Freshness {
     pub(super) longest_wait: Option<Duration>,
     waiting: Mutex<HashMap<Key, WaitingKey>>,
     /// The live reads that are under way, and the keys to queue when they have ended.
-    reads: Mutex<HashMap<(&'static Kind, Key), Vec<Key>>>,
+    reads: Mutex<HashMap<Place, Vec<Key>>>,
+    /// The places whose last live read has failed.
+    pub(super) failed: Mutex<HashMap<Place, FailedRead>>,
+}
+
+/// A live read that has failed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FailedRead {
+    /// Failures in a row.
+    failures: u32,
+    /// When the place may be read again.
+    until: Instant,
 }
 
 /// A key that waits for a cache.
@@ -83,6 +101,7 @@ impl Freshness {
             longest_wait: None,
             waiting: Mutex::default(),
             reads: Mutex::default(),
+            failed: Mutex::default(),
         }
     }
 
@@ -194,14 +213,41 @@ impl Freshness {
             self.queue.add_after(key.clone(), early);
             return Ok(false);
         }
+        let place = (lost.kind, lost.place.clone());
+        if let Some(left) = self.pause_after_failure(&place, began) {
+            self.queue.add_after(key.clone(), left);
+            return Ok(false);
+        }
         let Some(_reading) = self.begin_read(key, lost) else { return Ok(false) };
-        let live = self.read(lost.kind, &lost.place).await?;
+        let live = self.read(lost.kind, &lost.place).await;
+        self.note_read(place, live.is_err());
+        let live = live?;
         self.expectations.found(lost.kind, &lost.place, began, &live, &self.caches);
         Ok(true)
     }
 
+    /// How long a place is not read because its last live read has failed.
+    fn pause_after_failure(&self, place: &Place, now: Instant) -> Option<Duration> {
+        let until = self.failed.lock().get(place)?.until;
+        Some(until.saturating_duration_since(now)).filter(|left| !left.is_zero())
+    }
+
+    /// Notes the end of a live read. All keys that wait for the place share the pause after a failure: each would repeat the same read.
+    fn note_read(&self, place: Place, has_failed: bool) {
+        let mut failed = self.failed.lock();
+        if !has_failed {
+            failed.remove(&place);
+            return;
+        }
+        let now = Instant::now();
+        // The keys that waited for the other places may be gone.
+        failed.retain(|_, read| now.saturating_duration_since(read.until) < AFTER_FAILURE.longest);
+        let read = failed.entry(place).or_insert(FailedRead { failures: 0, until: now });
+        read.until = now + AFTER_FAILURE.next(&mut read.failures);
+    }
+
     /// `None` if a live read of the same place is under way: the key is queued when that has ended.
-    fn begin_read(&self, key: &Key, lost: &Unanswered) -> Option<LiveRead<'_>> {
+    fn begin_read(&self, key: &Key, lost: &Unanswered) -> Option<PlaceRead<'_>> {
         let place = (lost.kind, lost.place.clone());
         let mut reads = self.reads.lock();
         if let Some(waiting) = reads.get_mut(&place) {
@@ -209,7 +255,7 @@ impl Freshness {
             return None;
         }
         reads.insert(place.clone(), Vec::new());
-        Some(LiveRead { freshness: self, place })
+        Some(PlaceRead { freshness: self, place })
     }
 
     async fn read(&self, kind: &'static Kind, place: &Key) -> Result<LiveObjects, ApiError> {
@@ -241,12 +287,12 @@ impl Freshness {
 }
 
 /// A live read that is under way. When it has ended, the keys that came meanwhile are queued.
-struct LiveRead<'a> {
+struct PlaceRead<'a> {
     freshness: &'a Freshness,
-    place: (&'static Kind, Key),
+    place: Place,
 }
 
-impl Drop for LiveRead<'_> {
+impl Drop for PlaceRead<'_> {
     fn drop(&mut self) {
         let waiting = self.freshness.reads.lock().remove(&self.place);
         for key in waiting.into_iter().flatten() {

@@ -331,6 +331,7 @@ impl Instance {
         let explaining =
             runtime.clients.for_controller(descriptor.name, descriptor.service_account, QpsFactor::ONE)?;
         let (reader, explainer) = (reader(client.clone()), Explainer::new(reader(explaining.impatient())));
+        let reader = reader.counted(runtime.reconcile_metrics.live_reads());
         let source = descriptor.event_source.unwrap_or(descriptor.name);
         let mut executor = Executor::new(client.clone(), Arc::new(runtime.events.recorder(source, client)))
             .with_finishers(runtime.finishers.clone());

@@ -4,11 +4,14 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::telemetry::{MetricsError, Registrar, Registry, TracedHistogramVec, exponential_buckets};
+use crate::telemetry::{
+    BoundedSeries, MetricsError, Registrar, Registry, TracedHistogramVec, exponential_buckets,
+};
 use parking_lot::Mutex;
 use prometheus::core::Collector;
-use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts};
+use prometheus::{GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts};
 
+use super::reads::LiveRead;
 use super::worker::Outcome;
 
 /// Reconciles by controller.
@@ -18,6 +21,7 @@ pub struct ReconcileMetrics {
     duration: TracedHistogramVec,
     answered: TracedHistogramVec,
     panics: IntCounterVec,
+    live_reads: IntCounterVec,
 }
 
 impl ReconcileMetrics {
@@ -48,7 +52,17 @@ impl ReconcileMetrics {
                 "Panics of reconciles by controller. The key is tried again after the longest backoff.",
                 &["controller"],
             )?,
+            live_reads: registrar.counters(
+                "coxswain_live_reads_total",
+                "Live reads between the passes of reconciles, by controller and row of docs/live-reads.md.",
+                &["controller", "read"],
+            )?,
         })
+    }
+
+    /// The counters of live reads.
+    pub(super) fn live_reads(&self) -> LiveReadCounts {
+        LiveReadCounts(self.live_reads.clone())
     }
 
     /// A reconcile has panicked.
@@ -80,6 +94,17 @@ impl ReconcileMetrics {
     }
 }
 
+/// Counts the live reads of controllers, by the rows of their table. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct LiveReadCounts(IntCounterVec);
+
+impl LiveReadCounts {
+    /// One more read was made.
+    pub(super) fn count(&self, row: &LiveRead) {
+        self.0.with_label_values(&[row.controller, row.name]).inc();
+    }
+}
+
 /// Metrics of single controllers. A controller that is started anew goes on with those that it had.
 pub struct RoomMetrics {
     registry: Registry,
@@ -105,6 +130,39 @@ impl RoomMetrics {
         labels: &[&str],
     ) -> Result<IntCounterVec, prometheus::Error> {
         self.own(name, || IntCounterVec::new(Opts::new(name, help), labels))
+    }
+
+    /// The counters of this name, by label values of which some are names that users choose; an error if something else has the name.
+    pub fn bounded_counters(
+        &self,
+        name: &'static str,
+        help: &str,
+        labels: &[&str],
+    ) -> Result<BoundedSeries<IntCounterVec>, prometheus::Error> {
+        self.own(name, || IntCounterVec::new(Opts::new(name, help), labels).map(BoundedSeries::new))
+    }
+
+    /// The gauges of this name, likewise.
+    pub fn bounded_gauges(
+        &self,
+        name: &'static str,
+        help: &str,
+        labels: &[&str],
+    ) -> Result<BoundedSeries<GaugeVec>, prometheus::Error> {
+        self.own(name, || GaugeVec::new(Opts::new(name, help), labels).map(BoundedSeries::new))
+    }
+
+    /// The histograms of this name, likewise, with these upper bounds.
+    pub fn bounded_histograms(
+        &self,
+        name: &'static str,
+        help: &str,
+        labels: &[&str],
+        bounds: Vec<f64>,
+    ) -> Result<BoundedSeries<HistogramVec>, prometheus::Error> {
+        self.registry.declare_bounds(name, &bounds);
+        let opts = HistogramOpts::new(name, help).buckets(bounds);
+        self.own(name, || HistogramVec::new(opts, labels).map(BoundedSeries::new))
     }
 
     /// The histogram of this name, with these upper bounds; an error if something else has the name.

@@ -44,7 +44,7 @@ pub use descriptor::{
     Build, BuildError, BuildFn, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, Loop,
 };
 pub use documents::{AnyDocument, DocumentForm};
-pub use dynamic::{ApiResource, DynamicRoom, DynamicWatches, Enqueue};
+pub use dynamic::{ApiResource, DynamicRoom, DynamicWatches, Enqueue, ServedRow};
 pub use expectations::ExpectationsRegistry;
 pub use freshness::KeyWait;
 pub use instance::{Instance, RunningLoop, Runtime, StartError, Stop, Watched, WriteReport, within};
@@ -52,8 +52,9 @@ pub use metrics::{ReconcileMetrics, RoomMetrics};
 pub use parsing::{ParsedValue, Parser, ParserInput};
 pub use phase::Phase;
 pub use reads::{
-    AccessQuestion, AccessVerdict, ApiError, ApiResources, DiscoveryError, InvalidPath, ObjectList,
-    ObjectPage, Observation, PageQuery, Pass, Query, Read, Reads, RequestPath, RequestUri,
+    AccessQuestion, AccessVerdict, ApiError, ApiResources, DeclaredRead, DiscoveryError, InvalidPath,
+    LiveRead, ObjectList, ObjectPage, Observation, PageQuery, Pass, Query, Read, Reads, RequestPath,
+    RequestUri,
 };
 pub use report::{ReconcileStart, Report, Requeue, Unreported};
 pub use room::{

@@ -14,7 +14,10 @@ use tokio::time::timeout;
 
 use super::blocking::BlockingPool;
 use super::documents::{AnyDocument, DocumentForm};
-use super::reads::{EarlierWrites, ObjectPage, PageQuery, Pass, READ_WITHIN, Read, ReadResult, Reads};
+use super::metrics::LiveReadCounts;
+use super::reads::{
+    DeclaredRead, EarlierWrites, ObjectPage, PageQuery, Pass, READ_WITHIN, Read, ReadResult, Reads,
+};
 use super::room::{ObserveError, PlanNote, Reconcile};
 use super::shared_reads::SharedReads;
 use super::slow_reads::{ReadClock, SlowGroups, answered, has_room};
@@ -22,7 +25,7 @@ use crate::api::{AnyObject, Kind};
 use crate::client::{ApiClient, ApiError, Discovery, ListQuery, ObjectList, RateClass, RequestUri};
 use crate::model::Key;
 use crate::model::plan::{Failure, Plan};
-use crate::random::HashMap;
+use crate::random::{HashMap, HashSet};
 use crate::wire::Str;
 
 /// Reads that are under way together.
@@ -51,6 +54,8 @@ pub(super) struct Reader {
     /// By API group: the requests of JSON.
     groups: Arc<Mutex<HashMap<Str, Arc<GroupLine>>>>,
     slow: SlowGroups,
+    /// Counts reads, by their rows.
+    counts: Option<LiveReadCounts>,
 }
 
 impl Reader {
@@ -65,7 +70,13 @@ impl Reader {
             documents: SharedReads::default(),
             groups: Arc::default(),
             slow: SlowGroups::default(),
+            counts: None,
         }
+    }
+
+    /// The same, with its reads counted.
+    pub(super) fn counted(self, counts: LiveReadCounts) -> Self {
+        Self { counts: Some(counts), ..self }
     }
 
     /// Takes the passes of one reconcile until there is a plan, or nothing to plan for.
@@ -108,7 +119,8 @@ impl Reader {
                 (Pass::Plan(plan, note), told) => return Ok(Some((plan, note, told))),
                 (Pass::Needs(needs), _) => needs,
             };
-            needs.retain(|read| reads.lacks(read));
+            let mut asked = HashSet::default();
+            needs.retain(|read| reads.lacks(read) && asked.insert((**read).clone()));
             if needs.is_empty() {
                 return Err(ObserveError::Retry(format!("{key}: asked again for what had been read")));
             }
@@ -125,7 +137,11 @@ impl Reader {
         Err(ObserveError::Retry(format!("{key}: no decision after {MOST_PASSES} passes")))
     }
 
-    fn read(&self, read: Read) -> BoxFuture<'_, (Read, ReadResult)> {
+    fn read(&self, declared: DeclaredRead) -> BoxFuture<'_, (Read, ReadResult)> {
+        if let (Some(counts), Some(row)) = (&self.counts, declared.row()) {
+            counts.count(row);
+        }
+        let read = Read::from(declared);
         Box::pin(async move {
             let found = self.find(&read);
             let found = match read {

@@ -4,6 +4,8 @@
 //! in several passes: each says what it still has to read, the framework reads it as the controller, and the next pass
 //! has it. So observing and planning stay free of I/O. Nothing read here is kept beyond its reconcile.
 
+use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +18,7 @@ use crate::api::autoscaling::Scale;
 use crate::api::{AnyObject, Kind};
 use crate::executor::{Effect, WriteEffect};
 use crate::model::Key;
+pub use crate::model::live_reads::LiveRead;
 use crate::model::plan::Plan;
 use crate::random::HashMap;
 use crate::wire::Str;
@@ -58,6 +61,68 @@ pub enum Read {
     SearchedResources(Str),
     /// Which resources the API has now.
     LatestResources,
+}
+
+/// A [`Read`] with its row in the table of live reads, see [`LiveRead::of`]. Reads are equal if they read the same.
+#[derive(Clone)]
+pub struct DeclaredRead {
+    row: &'static LiveRead,
+    read: Read,
+}
+
+/// The row of what is no request.
+static NO_REQUEST: LiveRead =
+    LiveRead { controller: "", name: "", request: "none", when: "A parser runs.", idle_per_hour: 0 };
+
+impl LiveRead {
+    /// A read for the reason that this row declares.
+    pub fn of(&'static self, read: Read) -> DeclaredRead {
+        DeclaredRead { row: self, read }
+    }
+}
+
+impl DeclaredRead {
+    /// [`Read::Parsed`], which is no request.
+    pub fn parsed(parser: &'static Parser, input: ParserInput) -> Self {
+        Self { row: &NO_REQUEST, read: Read::Parsed(parser, input) }
+    }
+
+    /// Its row; `None` if it is no request.
+    pub fn row(&self) -> Option<&'static LiveRead> {
+        Some(self.row).filter(|row| **row != NO_REQUEST)
+    }
+}
+
+impl fmt::Debug for DeclaredRead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.read.fmt(f)
+    }
+}
+
+impl Deref for DeclaredRead {
+    type Target = Read;
+
+    fn deref(&self) -> &Read {
+        &self.read
+    }
+}
+
+impl From<DeclaredRead> for Read {
+    fn from(declared: DeclaredRead) -> Self {
+        declared.read
+    }
+}
+
+impl PartialEq for DeclaredRead {
+    fn eq(&self, other: &Self) -> bool {
+        self.read == other.read
+    }
+}
+
+impl PartialEq<Read> for DeclaredRead {
+    fn eq(&self, other: &Read) -> bool {
+        self.read == *other
+    }
 }
 
 /// One page of a list. The server remembers a position for some minutes; then it answers 410, and one begins anew.
@@ -409,7 +474,7 @@ pub enum Observation<V> {
     /// There is nothing at this key to decide about.
     Nothing,
     /// Read these, and observe again. What was read already is not read again.
-    Needs(Vec<Read>),
+    Needs(Vec<DeclaredRead>),
     /// Everything that the decision rests on.
     View(V),
 }
@@ -427,7 +492,7 @@ pub enum Pass {
     /// There is nothing at this key to decide about.
     Nothing,
     /// Read these, and come again.
-    Needs(Vec<Read>),
+    Needs(Vec<DeclaredRead>),
     /// What to do, and what that tells beside.
     Plan(Plan, PlanNote),
 }

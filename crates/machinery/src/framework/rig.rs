@@ -168,7 +168,9 @@ impl Rig {
             };
             for need in needs {
                 // Parsing needs no server.
-                let Read::Parsed(parser, input) = need else { return Err(RigError::Live(key.clone())) };
+                let Read::Parsed(parser, input) = Read::from(need) else {
+                    return Err(RigError::Live(key.clone()));
+                };
                 reads = reads.with_parsed(parser, input);
             }
         }

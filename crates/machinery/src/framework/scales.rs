@@ -5,17 +5,26 @@
 //! that several reconciles ask for is read once for all of them (`shared_reads`). Nothing is kept beyond a reconcile: an
 //! answer is as fresh as the question.
 
-use super::reads::{Read, Reads};
+use super::reads::{DeclaredRead, LiveRead, Read, Reads};
 use crate::api::Kind;
 use crate::api::autoscaling::Scale;
 use crate::client::{ApiResource, ApiResources};
 use crate::model::Key;
 
+/// The rows of the reads by which a controller finds scales.
+#[derive(Clone, Copy, Debug)]
+pub struct ScaleReads {
+    /// The row for the resources of the API.
+    pub discovery: &'static LiveRead,
+    /// The row for the scale.
+    pub scale: &'static LiveRead,
+}
+
 /// What is known of a scale.
 #[derive(Debug)]
 pub enum ScaleLookup<'a> {
     /// Read this, and ask again.
-    Needs(Read),
+    Needs(DeclaredRead),
     /// The scale.
     Found(&'a Scale),
     /// Objects of this kind have a scale, and this one is not there.
@@ -65,21 +74,35 @@ impl ScaleError {
 }
 
 /// The scale of the object at `key` that is of this API version and kind.
-pub fn find<'a>(read: &'a Reads, api_version: &str, kind: &str, key: &Key) -> ScaleLookup<'a> {
+pub fn find<'a>(
+    rows: ScaleReads,
+    read: &'a Reads,
+    api_version: &str,
+    kind: &str,
+    key: &Key,
+) -> ScaleLookup<'a> {
     let (group, version) = match parts(api_version) {
         Ok(parts) => parts,
         Err(error) => return ScaleLookup::Failed(error),
     };
-    search(read, key, format!("{api_version} {kind}"), |resources| scalable(resources, group, version, kind))
+    search(rows, read, key, format!("{api_version} {kind}"), |resources| {
+        scalable(resources, group, version, kind)
+    })
 }
 
 /// The scale of the object at `key` that is of this kind in whatever version of the group of this API version.
-pub fn find_in_group<'a>(read: &'a Reads, api_version: &str, kind: &str, key: &Key) -> ScaleLookup<'a> {
+pub fn find_in_group<'a>(
+    rows: ScaleReads,
+    read: &'a Reads,
+    api_version: &str,
+    kind: &str,
+    key: &Key,
+) -> ScaleLookup<'a> {
     let (group, _) = match parts(api_version) {
         Ok(parts) => parts,
         Err(error) => return ScaleLookup::Failed(error),
     };
-    search(read, key, format!("{group} {kind}"), |resources| scalable_in_group(resources, group, kind))
+    search(rows, read, key, format!("{group} {kind}"), |resources| scalable_in_group(resources, group, kind))
 }
 
 /// The row of the resource whose scale [`find_in_group`] finds.
@@ -99,13 +122,14 @@ fn parts(api_version: &str) -> Result<(&str, &str), ScaleError> {
 
 /// Reads the scale of the resource that is found among all. `name` is that of its kind.
 fn search<'a>(
+    rows: ScaleReads,
     read: &'a Reads,
     key: &Key,
     name: String,
     find: impl Fn(&ApiResources) -> Result<&'static Kind, ScaleError>,
 ) -> ScaleLookup<'a> {
     let resources = match read.resources() {
-        None => return ScaleLookup::Needs(Read::Resources),
+        None => return ScaleLookup::Needs(rows.discovery.of(Read::Resources)),
         Some(Err(error)) => return ScaleLookup::Failed(ScaleError::Unanswered(error.message())),
         Some(Ok(resources)) => resources,
     };
@@ -113,12 +137,12 @@ fn search<'a>(
         Ok(row) => row,
         // What is half a minute old may lack what was just installed.
         Err(_) if read.latest_resources().is_none() => {
-            return ScaleLookup::Needs(Read::SearchedResources(name.into()));
+            return ScaleLookup::Needs(rows.discovery.of(Read::SearchedResources(name.into())));
         }
         Err(error) => return ScaleLookup::Failed(error),
     };
     match read.scale(row, key) {
-        None => ScaleLookup::Needs(Read::Scale(row, key.clone())),
+        None => ScaleLookup::Needs(rows.scale.of(Read::Scale(row, key.clone()))),
         Some(Ok(Some(scale))) => ScaleLookup::Found(scale),
         Some(Ok(None)) => ScaleLookup::Gone,
         Some(Err(error)) if error.is_not_found() => {
@@ -175,7 +199,10 @@ mod tests {
 
     use super::*;
     use crate::client::{ApiError, DiscoveryError};
+    use crate::model::live_reads::TEST_READ;
     use crate::wire::Str;
+
+    const ROWS: ScaleReads = ScaleReads { discovery: &TEST_READ, scale: &TEST_READ };
 
     fn resource(group: &str, version: &str, kind: &str, resource: &str, scalable: bool) -> ApiResource {
         let subresources: &[&str] = if scalable { &["status", "scale"] } else { &["status"] };
@@ -231,12 +258,14 @@ mod tests {
 
     #[test]
     fn discovery_is_read_then_the_scale_in_the_version_that_has_it() {
-        let ask = |read: &Reads| told(find(read, "rolls.io/v1", "Rollout", &key()));
+        let ask = |read: &Reads| told(find(ROWS, read, "rolls.io/v1", "Rollout", &key()));
         assert_eq!(ask(&Reads::default()), "Resources");
         let read = Reads::default().with_resources(Ok(api()));
-        let ScaleLookup::Needs(Read::Scale(row, at)) = find(&read, "rolls.io/v1", "Rollout", &key()) else {
+        let ScaleLookup::Needs(needs) = find(ROWS, &read, "rolls.io/v1", "Rollout", &key()) else {
             panic!("a scale is to be read");
         };
+        assert_eq!(needs.row(), Some(&TEST_READ));
+        let Read::Scale(row, at) = Read::from(needs) else { panic!("a scale is to be read") };
         assert_eq!((row.api_version().as_str(), row.resource, &at), ("rolls.io/v2", "rollouts", &key()));
         let mut scale = Scale::default();
         scale.spec.replicas = 7;
@@ -256,7 +285,7 @@ mod tests {
     #[test]
     fn a_kind_is_found_in_whatever_version_of_its_group_has_a_scale() {
         let read = || Reads::default().with_resources(Ok(api())).with_latest_resources(Ok(api()));
-        let ask = |version: &str, kind: &str| told(find_in_group(&read(), version, kind, &key()));
+        let ask = |version: &str, kind: &str| told(find_in_group(ROWS, &read(), version, kind, &key()));
         for (version, kind, path) in [
             ("rolls.io/v9", "Rollout", "rolls.io/v2"),
             ("rolls.io/v1", "rollout", "rolls.io/v2"),
@@ -272,14 +301,14 @@ mod tests {
         assert!(row_in_group(&read(), "a/b/c", "Job").is_none());
         let cached = Reads::default().with_resources(Ok(api()));
         assert_eq!(
-            told(find_in_group(&cached, "rolls.io/v1", "Thing", &key())),
+            told(find_in_group(ROWS, &cached, "rolls.io/v1", "Thing", &key())),
             "SearchedResources(\"rolls.io Thing\")"
         );
     }
 
     #[test]
     fn what_is_not_there_is_looked_up_anew_before_that_is_said() {
-        let ask = |read: &Reads, version: &str, kind: &str| told(find(read, version, kind, &key()));
+        let ask = |read: &Reads, version: &str, kind: &str| told(find(ROWS, read, version, kind, &key()));
         let cached = Reads::default().with_resources(Ok(api()));
         let latest = Reads::default().with_resources(Ok(api())).with_latest_resources(Ok(api()));
         let no_match = "no matches for kind \"Thing\" in version \"rolls.io/v1\"";

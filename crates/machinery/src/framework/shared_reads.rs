@@ -2,13 +2,14 @@
 //! of them.
 //!
 //! Whoever asks gets an answer to a request that was sent after it asked: it joins a read that waits for its turn, never one that
-//! is under way. So a shared answer is as fresh as one of its own. Nothing is kept for those who ask later.
+//! is under way. So a shared answer is as fresh as one of its own. Nothing is kept for those who ask later: a read that ends, or that
+//! all callers have dropped, leaves no entry.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use futures::FutureExt as _;
-use futures::future::{BoxFuture, Shared};
+use futures::future::{BoxFuture, Shared, WeakShared};
 use parking_lot::Mutex;
 
 use super::reads::Read;
@@ -16,18 +17,22 @@ use super::slow_reads::ReadClock;
 use crate::client::ApiError;
 use crate::random::HashMap;
 
-pub(super) type SharedRead<T> = Shared<BoxFuture<'static, Result<T, ApiError>>>;
+type ReadFuture<T> = BoxFuture<'static, Result<T, ApiError>>;
+pub(super) type SharedRead<T> = Shared<ReadFuture<T>>;
+type Lines<T> = Mutex<HashMap<Read, Line<T>>>;
 
 /// The reads of one controller that find a `T`. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct SharedReads<T: Clone>(Arc<Mutex<HashMap<Read, Line<T>>>>);
+pub(super) struct SharedReads<T: Clone>(Arc<Lines<T>>);
 
 /// The same reads: one under way, and one behind it.
 struct Line<T: Clone> {
     /// Held by the read under way.
     turn: Arc<tokio::sync::Mutex<()>>,
-    /// The read that has not begun, which others may join.
-    next: Option<SharedRead<T>>,
+    /// The read that has not begun, which others may join. Weak, so that the read is dropped with its last caller.
+    next: Option<WeakShared<ReadFuture<T>>>,
+    /// The number of reads that are not dropped.
+    reads: usize,
     /// The clock of the read under way.
     clock: ReadClock,
 }
@@ -40,7 +45,7 @@ impl<T: Clone> Default for SharedReads<T> {
 
 impl<T: Clone> Default for Line<T> {
     fn default() -> Self {
-        Self { turn: Arc::default(), next: None, clock: ReadClock::default() }
+        Self { turn: Arc::default(), next: None, reads: 0, clock: ReadClock::default() }
     }
 }
 
@@ -51,43 +56,69 @@ impl<T: Clone + Send + Sync + 'static> SharedReads<T> {
     where
         F: Future<Output = Result<T, ApiError>> + Send + 'static,
     {
-        let subject = what.clone();
         let mut lines = self.0.lock();
-        let line = lines.entry(subject.clone()).or_default();
+        let line = lines.entry(what.clone()).or_default();
         let clock = line.clock.clone();
-        let joined = line
-            .next
-            .get_or_insert_with(|| self.line_up(subject, Arc::clone(&line.turn), read(clock.clone())))
-            .clone();
-        (joined, clock)
+        if let Some(joined) = line.next.as_ref().and_then(WeakShared::upgrade) {
+            return (joined, clock);
+        }
+        line.reads += 1;
+        let place = ReadPlace { lines: Arc::downgrade(&self.0), subject: what.clone() };
+        let read = line_up(place, Arc::clone(&line.turn), read(clock.clone()));
+        line.next = read.downgrade();
+        (read, clock)
     }
 
     /// Whether a read of this waits for its turn, so that another caller would join it.
     pub(super) fn is_lined_up(&self, what: &Read) -> bool {
-        self.0.lock().get(what).is_some_and(|line| line.next.is_some())
+        let lines = self.0.lock();
+        lines.get(what).and_then(|line| line.next.as_ref()).is_some_and(|next| next.upgrade().is_some())
     }
+}
 
-    fn line_up<F>(&self, subject: Read, turn: Arc<tokio::sync::Mutex<()>>, read: F) -> SharedRead<T>
-    where
-        F: Future<Output = Result<T, ApiError>> + Send + 'static,
-    {
-        // The map holds this future: it must not hold the map.
-        let lines = Arc::downgrade(&self.0);
-        let read = async move {
-            let _turn = turn.lock().await;
-            let begun = |line: &mut Line<T>| line.next = None;
-            lines.upgrade().and_then(|lines| lines.lock().get_mut(&subject).map(begun));
-            let found = read.await;
-            // Still in its turn: no other read can begin here, so a line without one behind it is over.
-            if let Some(lines) = lines.upgrade() {
-                let mut lines = lines.lock();
-                if lines.get(&subject).is_some_and(|line| line.next.is_none()) {
-                    lines.remove(&subject);
-                }
+/// A read that makes its request when it has its turn.
+fn line_up<T: Clone + Send + Sync + 'static>(
+    place: ReadPlace<T>,
+    turn: Arc<tokio::sync::Mutex<()>>,
+    read: impl Future<Output = Result<T, ApiError>> + Send + 'static,
+) -> SharedRead<T> {
+    let read = async move {
+        // Dropped after the turn: the next read may begin before the entry is removed, and the entry stays for that read.
+        let place = place;
+        let _turn = turn.lock().await;
+        place.begin();
+        read.await
+    };
+    read.boxed().shared()
+}
+
+/// The place of one read in its line. The last read of a line removes the line when it is dropped, be it answered or given up.
+struct ReadPlace<T: Clone> {
+    lines: Weak<Lines<T>>,
+    subject: Read,
+}
+
+impl<T: Clone> ReadPlace<T> {
+    /// From here on callers do not join this read.
+    fn begin(&self) {
+        if let Some(lines) = self.lines.upgrade()
+            && let Some(line) = lines.lock().get_mut(&self.subject)
+        {
+            line.next = None;
+        }
+    }
+}
+
+impl<T: Clone> Drop for ReadPlace<T> {
+    fn drop(&mut self) {
+        let Some(lines) = self.lines.upgrade() else { return };
+        let mut lines = lines.lock();
+        if let Some(line) = lines.get_mut(&self.subject) {
+            line.reads -= 1;
+            if line.reads == 0 {
+                lines.remove(&self.subject);
             }
-            found
-        };
-        read.boxed().shared()
+        }
     }
 }
 
@@ -191,5 +222,26 @@ mod tests {
         }
         assert_eq!(found, [1], "by a request of its own, for the first was given up");
         assert!(reads.0.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn reads_that_all_callers_drop_leave_no_entry() {
+        let (reads, server) = (SharedReads::default(), Server::new());
+        let mut asking = JoinSet::new();
+        for name in ["under way", "another"] {
+            asking.spawn(number(reads.clone(), Arc::clone(&server), name));
+        }
+        settle().await;
+        asking.spawn(number(reads.clone(), Arc::clone(&server), "under way"));
+        settle().await;
+        assert_eq!((server.asked(), reads.0.lock().len()), (2, 2));
+        asking.shutdown().await;
+        assert!(reads.0.lock().is_empty(), "{reads:?}");
+        // A read that nobody has polled.
+        let what = Read::Object(&CONFIG_MAPS, Key::new("default", "a"));
+        drop(reads.join(&what, |_| Arc::clone(&server).get()));
+        assert!(reads.0.lock().is_empty(), "{reads:?}");
+        server.answers.add_permits(1);
+        assert_eq!(number(reads.clone(), server, "under way").await, 2);
     }
 }

@@ -50,6 +50,7 @@ use crate::executor::{ActionResult, Events, Executor};
 use crate::informer::{Delta, Store};
 use crate::model::Key;
 use crate::model::clock::{ManualClock, SharedClock};
+use crate::model::live_reads::TEST_READ;
 use crate::model::plan::{Cooldown, EventSpec, Failure, Plan, Step, Verb, Write};
 use crate::queue::{QueueMetrics, WorkQueue};
 use crate::telemetry::Registry;
@@ -142,7 +143,7 @@ impl Reconcile for Script {
         }
         self.asked.lock().push(failures.iter().map(|failure| failure.what.clone()).collect());
         if let Some(needs) = self.needs.lock().pop_front() {
-            return Ok(Pass::Needs(needs));
+            return Ok(Pass::Needs(needs.into_iter().map(|read| TEST_READ.of(read)).collect()));
         }
         self.read.lock().push(format!("{read:?}"));
         Ok(self.plans.lock().pop_front().map_or(Pass::Nothing, |plan| Pass::Plan(plan, PlanNote::default())))
@@ -289,6 +290,10 @@ async fn a_lost_answer_is_bounded_by_a_live_read() {
         matches!(&outcome, Outcome::Failed { error, .. } if error.contains("lost request")),
         "{outcome:?}"
     );
+    let requests = bench.server.1.lock().len();
+    assert_eq!(bench.reconcile().await, Outcome::Waiting(&PODS));
+    assert_eq!(bench.server.1.lock().len(), requests, "there is a pause after a failed read");
+    tokio::time::advance(Duration::from_secs(1)).await;
     bench.server.answer(200, list("9", &["7"]));
     assert_eq!(bench.reconcile().await, Outcome::Waiting(&PODS));
     assert_eq!(bench.script.asked.lock().len(), planned);

@@ -11,6 +11,7 @@ pub mod fitting;
 pub mod hash;
 pub mod indexes;
 pub mod key;
+pub mod live_reads;
 pub mod metadata;
 pub mod owners;
 pub mod plan;

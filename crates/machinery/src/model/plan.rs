@@ -12,6 +12,7 @@ use std::time::Duration;
 pub use write::{FinishOrder, Patch, Propagation, Tolerate, Verb, Write};
 
 use super::Key;
+use super::live_reads::LiveRead;
 use crate::api::meta::ObjectMeta;
 use crate::api::{AnyObject, Kind};
 use crate::wire::{Str, Uid};
@@ -198,6 +199,8 @@ impl Step {
 /// A live read before something that must not rest on a stale cache: adoption, destruction.
 #[derive(Clone, Debug)]
 pub struct Verify {
+    /// Its row in the table of live reads.
+    pub read: &'static LiveRead,
     /// Kind of the object.
     pub kind: &'static Kind,
     /// Where it is.

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use serde_json::json;
 
 use super::hash;
+use super::live_reads::LiveRead;
 use super::owners::controller_reference;
 use super::plan::{Tolerate, Verb, Verify};
 use super::{Key, Patch, Step, Write, owners, plan::Expect};
@@ -117,7 +118,7 @@ fn precondition(revision: &ControllerRevision) -> serde_json::Value {
 /// The steps by which an owner takes these over, after a live look at it; none if there are none.
 pub fn adoption(
     owner: &ObjectMeta,
-    kind: &'static Kind,
+    (kind, read): (&'static Kind, &'static LiveRead),
     revisions: &[&ControllerRevision],
     tolerate: Tolerate,
 ) -> Vec<Step> {
@@ -125,7 +126,7 @@ pub fn adoption(
         return Vec::new();
     }
     let expect = Expect::Alive(owner.uid.clone());
-    let verify = Step::Verify(Verify { kind, key: Key::of(owner), expect });
+    let verify = Step::Verify(Verify { read, kind, key: Key::of(owner), expect });
     let adopt = |revision: &&ControllerRevision| {
         let patch = owners::adoption(owner, kind, &revision.metadata);
         let key = Key::of(&revision.metadata);

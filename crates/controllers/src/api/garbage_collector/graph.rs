@@ -69,6 +69,8 @@ pub struct Graph {
     unseen: usize,
     /// Resources of unseen objects that nobody serves, by group and name, and since when that is known without a break.
     not_served: HashMap<(&'static str, &'static str), Stopwatch>,
+    /// Resources of unseen objects, and since when discovery has lacked each without a break.
+    hidden: HashMap<(&'static str, &'static str), (&'static Kind, Option<Stopwatch>)>,
 }
 
 impl State {

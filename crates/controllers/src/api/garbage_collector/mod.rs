@@ -14,7 +14,8 @@
 //!   references in that version. That an owner waits for its dependents can be: a later delete may say that they are to be
 //!   left. A graph that lags behind delays, it does not destroy.
 //! - An owner that waits for its dependents goes on waiting when a watch ends: its dependents stay known as *unseen* ones. One
-//!   of them is read live every 30 seconds, until the watch of another version shows them or none is left.
+//!   of them is read live every 30 seconds, until the watch of another version shows them or none is left. Unseen objects of a
+//!   resource that has not been served for ten minutes are forgotten, unless other objects refer to them or an owner waits for them.
 //! - What can't be looked up (a kind that is not served, a failed read) is neither absent nor there: the attempt is retried.
 //!
 //! # Where it differs from the original, on purpose
@@ -51,6 +52,7 @@ use coxswain_machinery::api::Kind;
 use coxswain_machinery::framework::{
     ApiResource, Build, BuildError, Built, DefaultState, Descriptor, DynamicRoom, DynamicWatches, Enqueue,
     Grant, Loop, LoopSettings, Memory, Observation, ObserveError, QpsFactor, Reads, Room, RoomAdapter,
+    ServedRow,
 };
 use coxswain_machinery::informer::Delta;
 use coxswain_machinery::model::plan::Failure;
@@ -167,6 +169,12 @@ impl DynamicRoom for Hub {
     fn synced(&self, kind: &'static Kind, enqueue: Enqueue<'_>) {
         let mut affected = AffectedObjects::default();
         self.graph.lock().shown(kind, &mut affected);
+        put(affected, enqueue);
+    }
+
+    fn discovered(&self, served: ServedRow<'_>, enqueue: Enqueue<'_>) {
+        let mut affected = AffectedObjects::default();
+        self.graph.lock().sweep_unseen(served, &mut affected);
         put(affected, enqueue);
     }
 

@@ -13,9 +13,10 @@ use super::graph::{
     Blocker, Coordinates, Graph, HeldDependent, NodeFacts, ObjectFacts, ObjectIdentity, Place, State,
 };
 use super::{ORPHAN_FINALIZER, Uid};
+use crate::live_reads::{COLLECTOR_OBJECT, COLLECTOR_UNSEEN};
 use coxswain_machinery::api::meta::OwnerReference;
 use coxswain_machinery::api::{AnyObject, Kind};
-use coxswain_machinery::framework::{Observation, ObserveError, Read, Reads};
+use coxswain_machinery::framework::{DeclaredRead, Observation, ObserveError, Read, Reads};
 use coxswain_machinery::model::Key;
 use coxswain_machinery::wire::Str;
 
@@ -164,7 +165,7 @@ pub fn observe(
 
 /// Why there is no object of a UID to be had.
 enum Missing {
-    NotRead(Read),
+    NotRead(DeclaredRead),
     Failed(String),
     Gone,
 }
@@ -182,7 +183,7 @@ impl Missing {
 
 fn find(reads: &Reads, kind: &'static Kind, key: &Key, uid: &Uid) -> Result<AnyObject, Missing> {
     match reads.object(kind, key) {
-        None => Err(Missing::NotRead(Read::Object(kind, key.clone()))),
+        None => Err(Missing::NotRead(COLLECTOR_OBJECT.of(Read::Object(kind, key.clone())))),
         Some(Err(error)) => Err(Missing::Failed(error.to_string())),
         Some(Ok(Some(object))) if object.meta().uid == *uid => Ok(Arc::clone(object)),
         Some(Ok(_)) => Err(Missing::Gone),
@@ -223,7 +224,7 @@ fn observe_unseen(kinds: &dyn Kinds, unseen: ObjectIdentity, reads: &Reads) -> O
     // What discovery lacks may be served all the same.
     let row = served.unwrap_or(unseen.kind);
     let found = match reads.object(row, &unseen.key) {
-        None => return Observation::Needs(vec![Read::Object(row, unseen.key)]),
+        None => return Observation::Needs(vec![COLLECTOR_UNSEEN.of(Read::Object(row, unseen.key))]),
         Some(Err(error)) if served.is_none() && error.is_not_found() => Blocker::NotServed,
         Some(Err(error)) => Blocker::Unknown(error.to_string()),
         Some(Ok(Some(live))) if live.meta().uid == unseen.uid => {
@@ -326,7 +327,7 @@ fn view(subject: Subject) -> Observation<View> {
 /// What is seen of some owners.
 #[derive(Default)]
 struct Sighting {
-    needs: Vec<Read>,
+    needs: Vec<DeclaredRead>,
     owners: Vec<Owner>,
     absent: Vec<Place>,
 }
@@ -338,7 +339,7 @@ impl Sighting {
         kinds: &dyn Kinds,
         places: impl IntoIterator<Item = Place>,
         reads: &Reads,
-    ) -> Result<Self, Vec<Read>> {
+    ) -> Result<Self, Vec<DeclaredRead>> {
         let mut seen = Self::default();
         for place in places {
             seen.look(graph, kinds, place, reads);

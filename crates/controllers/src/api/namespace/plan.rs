@@ -13,6 +13,7 @@ use jiff::Timestamp;
 
 use super::FINALIZER;
 use super::view::{Content, Discovery, Found, View};
+use crate::live_reads::NAMESPACE_STILL_THERE;
 use coxswain_machinery::api::AnyObject;
 use coxswain_machinery::api::core::EndingNamespace;
 use coxswain_machinery::api::kinds::{ENDING_NAMESPACES, NAMESPACES, PODS};
@@ -81,7 +82,12 @@ fn lasts(meta: &ObjectMeta) -> bool {
 /// A look at the namespace itself: another one of that name keeps what it has.
 fn still_there(view: &View) -> Step {
     let meta = &view.namespace.metadata;
-    Step::Verify(Verify { kind: &NAMESPACES, key: Key::of(meta), expect: Expect::Exists(meta.uid.clone()) })
+    Step::Verify(Verify {
+        read: &NAMESPACE_STILL_THERE,
+        kind: &NAMESPACES,
+        key: Key::of(meta),
+        expect: Expect::Exists(meta.uid.clone()),
+    })
 }
 
 /// What can be done with nothing left to delete.

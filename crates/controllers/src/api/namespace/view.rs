@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Controller, FINALIZER};
+use crate::live_reads::{NAMESPACE_CONTENT, NAMESPACE_DISCOVERY, NAMESPACE_ITSELF};
 use coxswain_machinery::api::core::EndingNamespace;
 use coxswain_machinery::api::kinds::ENDING_NAMESPACES;
 use coxswain_machinery::api::{AnyObject, Kind};
 use coxswain_machinery::executor::WriteEffect;
 use coxswain_machinery::framework::{
-    ApiError, ApiResource, ApiResources, Observation, ObserveError, Read, Reads,
+    ApiError, ApiResource, ApiResources, DeclaredRead, Observation, ObserveError, Read, Reads,
 };
 use coxswain_machinery::informer::downcast;
 use coxswain_machinery::model::{Failure, Key};
@@ -70,8 +71,8 @@ pub(super) fn observe(
     }
     let (Some(found), Some(resources)) = (read.object(&ENDING_NAMESPACES, key), read.resources()) else {
         return Ok(Observation::Needs(vec![
-            Read::Object(&ENDING_NAMESPACES, key.clone()),
-            Read::LatestResources,
+            NAMESPACE_ITSELF.of(Read::Object(&ENDING_NAMESPACES, key.clone())),
+            NAMESPACE_DISCOVERY.of(Read::LatestResources),
         ]));
     };
     let found = found.map_err(|error| ObserveError::Retry(error.to_string()))?;
@@ -99,10 +100,10 @@ pub(super) fn observe(
         deletable(resources).partition(|resource| room.pods_first && is_pods(resource));
     for kinds in [pods, others] {
         let listed = kinds.iter().filter(|resource| resource.supports(&["list"]));
-        let missing: Vec<Read> = listed
+        let missing: Vec<DeclaredRead> = listed
             .map(|resource| resource.metadata_kind())
             .filter(|kind| read.list(kind, &key.name).is_none())
-            .map(|kind| Read::List(kind, key.name.clone()))
+            .map(|kind| NAMESPACE_CONTENT.of(Read::List(kind, key.name.clone())))
             .collect();
         if !missing.is_empty() {
             return Ok(Observation::Needs(missing));

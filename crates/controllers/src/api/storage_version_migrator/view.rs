@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use super::migration::{Turn, is_running, is_terminal, turn};
 use super::{Migrator, Runner, Versions};
+use crate::live_reads::{MIGRATION_DEFINITION, MIGRATION_DISCOVERY, MIGRATION_PAGE};
 use coxswain_machinery::api::kinds::CUSTOM_RESOURCE_DEFINITIONS;
 use coxswain_machinery::api::system::{CustomResourceDefinition, StorageVersionMigration};
 use coxswain_machinery::api::{AnyObject, Kind};
 use coxswain_machinery::framework::{
-    ApiError, ApiResource, ObjectPage, Observation, ObserveError, PageQuery, Read, Reads,
+    ApiError, ApiResource, DeclaredRead, ObjectPage, Observation, ObserveError, PageQuery, Read, Reads,
 };
 use coxswain_machinery::informer::downcast;
 use coxswain_machinery::model::{Failure, Key};
@@ -94,7 +95,11 @@ pub(super) fn observe_resource(
     }
     let at = Key::new("", format!("{}.{}", key.name, key.namespace));
     let definition = match read.object(&CUSTOM_RESOURCE_DEFINITIONS, &at) {
-        None => return Ok(Observation::Needs(vec![Read::Object(&CUSTOM_RESOURCE_DEFINITIONS, at)])),
+        None => {
+            return Ok(Observation::Needs(vec![
+                MIGRATION_DEFINITION.of(Read::Object(&CUSTOM_RESOURCE_DEFINITIONS, at)),
+            ]));
+        }
         Some(Err(error)) => return Err(unread(&format!("customresourcedefinition {at}"), error)),
         Some(Ok(found)) => found.cloned().and_then(downcast::<CustomResourceDefinition>),
     };
@@ -173,14 +178,16 @@ pub(super) fn is_refusal(failure: &Failure) -> bool {
 
 /// What came of the search for a migration's resource.
 enum Search {
-    Needs(Vec<Read>),
+    Needs(Vec<DeclaredRead>),
     Unserved,
     Found(ApiResource),
 }
 
 /// The resource in the version that the API server names first.
 fn search(migration: &StorageVersionMigration, read: &Reads) -> Result<Search, ObserveError> {
-    let Some(resources) = read.resources() else { return Ok(Search::Needs(vec![Read::Resources])) };
+    let Some(resources) = read.resources() else {
+        return Ok(Search::Needs(vec![MIGRATION_DISCOVERY.of(Read::Resources)]));
+    };
     let resources = resources.map_err(|error| unread("the API's resources", error))?;
     let wanted = &migration.spec.resource;
     let is_wanted = |held: &&ApiResource| held.group == wanted.group && held.resource == wanted.resource;
@@ -188,7 +195,7 @@ fn search(migration: &StorageVersionMigration, read: &Reads) -> Result<Search, O
         return Ok(Search::Found(found.clone()));
     }
     if read.latest_resources().is_none() {
-        return Ok(Search::Needs(vec![Read::LatestResources]));
+        return Ok(Search::Needs(vec![MIGRATION_DISCOVERY.of(Read::LatestResources)]));
     }
     if resources.has_failed_group(&wanted.group) {
         let error = format!("not all resources of the group {:?} are known", wanted.group.as_str());
@@ -199,7 +206,7 @@ fn search(migration: &StorageVersionMigration, read: &Reads) -> Result<Search, O
 
 /// What came of a list.
 enum Listed<'a> {
-    Needs(Vec<Read>),
+    Needs(Vec<DeclaredRead>),
     Page(&'a ObjectPage),
 }
 
@@ -216,10 +223,10 @@ fn page(mut query: PageQuery, read: &Reads) -> Result<Listed<'_>, ObserveError> 
         }
     }
     match read.page(&query) {
-        None => Ok(Listed::Needs(vec![Read::Page(query)])),
+        None => Ok(Listed::Needs(vec![MIGRATION_PAGE.of(Read::Page(query))])),
         Some(Ok(page)) => Ok(Listed::Page(page)),
         Some(Err(error)) if error.is_not_found() && read.latest_resources().is_none() => {
-            Ok(Listed::Needs(vec![Read::LatestResources]))
+            Ok(Listed::Needs(vec![MIGRATION_DISCOVERY.of(Read::LatestResources)]))
         }
         Some(Err(error)) => Err(unread(&format!("a page of {}", query.kind), error)),
     }

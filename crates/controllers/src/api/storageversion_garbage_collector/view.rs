@@ -1,5 +1,6 @@
 //! StorageVersions as they were read live, and whose API servers are gone. Decides nothing.
 
+use crate::live_reads::{SERVER_LEASE, SERVER_VERSION, SERVER_VERSIONS};
 use coxswain_machinery::api::{IndexKeys, distinct};
 use std::sync::Arc;
 
@@ -34,7 +35,7 @@ pub(super) fn observe_lease(key: &Key, read: &Reads) -> Result<Observation<Lease
     let server = key.name.clone();
     let at = Key::new(NAMESPACE, server.clone());
     let found = match read.object(&IDENTITY_LEASES, &at) {
-        None => return Ok(Observation::Needs(vec![Read::Object(&IDENTITY_LEASES, at)])),
+        None => return Ok(Observation::Needs(vec![SERVER_LEASE.of(Read::Object(&IDENTITY_LEASES, at))])),
         Some(Err(error)) => return Err(retry(&format!("lease {at}"), error)),
         Some(Ok(found)) => found,
     };
@@ -43,7 +44,11 @@ pub(super) fn observe_lease(key: &Key, read: &Reads) -> Result<Observation<Lease
         return Ok(Observation::View(LeaseView { server, is_back: true, versions: Vec::new() }));
     }
     let all = match read.list(&STORAGE_VERSIONS, &Str::EMPTY) {
-        None => return Ok(Observation::Needs(vec![Read::List(&STORAGE_VERSIONS, Str::EMPTY)])),
+        None => {
+            return Ok(Observation::Needs(vec![
+                SERVER_VERSIONS.of(Read::List(&STORAGE_VERSIONS, Str::EMPTY)),
+            ]));
+        }
         Some(Err(error)) => return Err(retry("storage versions", error)),
         Some(Ok(all)) => all.readable(),
     };
@@ -65,7 +70,11 @@ pub(super) fn observe_version(
         return Ok(Observation::View(VersionView { version: cached, gone: Vec::new() }));
     }
     let version = match read.object(&STORAGE_VERSIONS, key) {
-        None => return Ok(Observation::Needs(vec![Read::Object(&STORAGE_VERSIONS, key.clone())])),
+        None => {
+            return Ok(Observation::Needs(vec![
+                SERVER_VERSION.of(Read::Object(&STORAGE_VERSIONS, key.clone())),
+            ]));
+        }
         Some(Err(error)) => return Err(retry(&format!("storage version {key}"), error)),
         Some(Ok(None)) => return Ok(Observation::Nothing),
         Some(Ok(Some(live))) => live.clone(),
@@ -75,7 +84,7 @@ pub(super) fn observe_version(
     for server in servers(&version) {
         let at = Key::new(NAMESPACE, server.clone());
         match read.object(&IDENTITY_LEASES, &at) {
-            None => unknown.push(Read::Object(&IDENTITY_LEASES, at)),
+            None => unknown.push(SERVER_LEASE.of(Read::Object(&IDENTITY_LEASES, at))),
             Some(Err(error)) => return Err(retry(&format!("lease {at}"), error)),
             Some(Ok(Some(lease))) if is_of_server(lease.meta()) => {}
             Some(Ok(_)) => gone.push(server),

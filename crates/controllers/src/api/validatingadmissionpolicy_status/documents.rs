@@ -10,10 +10,12 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::Value;
 
+use crate::live_reads::POLICY_DOCUMENT;
 use cel_check::Schemas;
 use coxswain_machinery::api::system::ValidatingAdmissionPolicy;
 use coxswain_machinery::framework::{
-    AnyDocument, ApiError, DocumentForm, InvalidPath, Memory, Query, Read, Reads, RequestPath, RequestUri,
+    AnyDocument, ApiError, DeclaredRead, DocumentForm, InvalidPath, Memory, Query, Read, Reads, RequestPath,
+    RequestUri,
 };
 use coxswain_machinery::informer::Lister;
 use coxswain_machinery::model::Key;
@@ -64,7 +66,7 @@ pub(super) fn title(index: &Value, group: &str, version: &str) -> Option<Title> 
 #[derive(Debug)]
 pub(super) enum Document {
     /// It is to be read by this.
-    Unread(Read),
+    Unread(DeclaredRead),
     /// It was read just now.
     New(Schemas),
     /// It is as it was when it was read.
@@ -73,8 +75,13 @@ pub(super) enum Document {
     None,
 }
 
-/// What was read in a reconcile, to be kept.
-pub(super) type Learned = Vec<(Title, Schemas)>;
+/// The result of the reads of one reconcile, for the library.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Learned {
+    pub(super) documents: Vec<(Title, Schemas)>,
+    /// The group versions of kept documents that the index no longer lists.
+    pub(super) unlisted: Vec<String>,
+}
 
 /// The documents that were read.
 pub(super) struct Library {
@@ -101,8 +108,14 @@ impl Library {
         }
         let held = self.documents.lock();
         let known = held.get(&title.version).filter(|(address, _)| *address == title.address);
-        let unread = || Document::Unread(Read::Document(&TABLES, uri));
+        let unread = || Document::Unread(POLICY_DOCUMENT.of(Read::Document(&TABLES, uri)));
         Ok(known.map_or_else(unread, |(_, schemas)| Document::Known(schemas.clone())))
+    }
+
+    /// Returns the group versions of kept documents that the index no longer lists.
+    pub(super) fn unlisted(&self, index: &Value) -> Vec<String> {
+        let is_listed = |version: &str| index.get("paths").is_some_and(|paths| paths.get(version).is_some());
+        self.documents.lock().keys().filter(|version| !is_listed(version)).cloned().collect()
     }
 
     /// Forgets everything when there is no policy left.
@@ -130,7 +143,12 @@ impl Library {
 impl Memory<Learned> for Library {
     fn commit(&self, _: &Key, learned: Learned) {
         let mut held = self.documents.lock();
-        held.extend(learned.into_iter().map(|(title, schemas)| (title.version, (title.address, schemas))));
+        for version in learned.unlisted {
+            held.remove(&version);
+        }
+        held.extend(
+            learned.documents.into_iter().map(|(title, schemas)| (title.version, (title.address, schemas))),
+        );
         drop(held);
         // The last policy may have gone while it was checked.
         self.close_if_unused();

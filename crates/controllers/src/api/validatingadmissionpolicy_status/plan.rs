@@ -14,7 +14,7 @@ use coxswain_machinery::model::{Key, Plan, Step, Write};
 
 pub(super) fn plan(view: &View) -> Plan<Learned> {
     if is_checked(&view.policy) {
-        return Plan::default().with_note(Vec::new());
+        return Plan::default().with_note(Learned::default());
     }
     let policy = &view.policy.metadata;
     let object = json!({

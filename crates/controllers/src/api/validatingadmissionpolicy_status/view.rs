@@ -8,8 +8,11 @@ use serde_json::Value;
 use super::Controller;
 use super::documents::{Document, Learned, Title, title};
 use super::kinds::{CheckedKind, Matched, matched, names_any};
+use crate::live_reads::{POLICY_DISCOVERY, POLICY_INDEX};
 use coxswain_machinery::api::system::{ParamKind, ValidatingAdmissionPolicy};
-use coxswain_machinery::framework::{ApiError, Observation, ObserveError, Read, Reads, RequestUri};
+use coxswain_machinery::framework::{
+    ApiError, DeclaredRead, Observation, ObserveError, Read, Reads, RequestUri,
+};
 use coxswain_machinery::model::Key;
 
 /// What a check rests on.
@@ -31,7 +34,7 @@ pub(super) fn is_checked(policy: &ValidatingAdmissionPolicy) -> bool {
 
 pub(super) fn observe(room: &Controller, key: &Key, read: &Reads) -> Result<Observation<View>, ObserveError> {
     let Some(policy) = room.policies.get(key) else { return Ok(Observation::Nothing) };
-    let nothing = |policy| View { policy, kinds: Vec::new(), params: None, learned: Vec::new() };
+    let nothing = |policy| View { policy, kinds: Vec::new(), params: None, learned: Learned::default() };
     if is_checked(&policy) || policy.spec.validations.is_empty() || !names_any(&policy.spec) {
         return Ok(Observation::View(nothing(policy)));
     }
@@ -44,11 +47,12 @@ pub(super) fn observe(room: &Controller, key: &Key, read: &Reads) -> Result<Obse
     }
     let index = RequestUri::openapi_index();
     let index = match read.json(&index) {
-        None => return Ok(Observation::Needs(vec![Read::Json(index)])),
+        None => return Ok(Observation::Needs(vec![POLICY_INDEX.of(Read::Json(index))])),
         Some(Err(error)) => return Err(retry("the index of OpenAPI", error)),
         Some(Ok(index)) => index,
     };
-    let mut shelf = Shelf { room, read, index, held: Vec::new(), unread: Vec::new(), learned: Vec::new() };
+    let learned = Learned { unlisted: room.library.unlisted(index), ..Learned::default() };
+    let mut shelf = Shelf { room, read, index, held: Vec::new(), unread: Vec::new(), learned };
     let mut checked = Vec::with_capacity(kinds.len());
     for kind in kinds {
         let schema = shelf.schema(&kind.group, &kind.version, &kind.kind)?;
@@ -71,16 +75,16 @@ pub(super) fn observe(room: &Controller, key: &Key, read: &Reads) -> Result<Obse
 fn kinds(
     policy: &ValidatingAdmissionPolicy,
     read: &Reads,
-) -> Result<Result<Vec<CheckedKind>, Read>, ObserveError> {
+) -> Result<Result<Vec<CheckedKind>, DeclaredRead>, ObserveError> {
     let resources = match read.resources() {
-        None => return Ok(Err(Read::Resources)),
+        None => return Ok(Err(POLICY_DISCOVERY.of(Read::Resources))),
         Some(Err(error)) => return Err(retry("the API's resources", error)),
         Some(Ok(resources)) => resources,
     };
     let Matched { kinds, has_unknown } = matched(&policy.spec, resources);
     // What is half a minute old may lack what was just installed.
     if has_unknown && read.latest_resources().is_none() {
-        return Ok(Err(Read::LatestResources));
+        return Ok(Err(POLICY_DISCOVERY.of(Read::LatestResources)));
     }
     Ok(Ok(kinds.into_iter().collect()))
 }
@@ -92,7 +96,7 @@ struct Shelf<'a> {
     index: &'a Value,
     /// What was found so far, by group version.
     held: Vec<(Title, Option<Schemas>)>,
-    unread: Vec<Read>,
+    unread: Vec<DeclaredRead>,
     learned: Learned,
 }
 
@@ -110,7 +114,7 @@ impl Shelf<'_> {
                 None
             }
             Document::New(schemas) => {
-                self.learned.push((title.clone(), schemas.clone()));
+                self.learned.documents.push((title.clone(), schemas.clone()));
                 Some(schemas)
             }
             Document::Known(schemas) => Some(schemas),

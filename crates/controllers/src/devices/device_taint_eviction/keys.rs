@@ -5,6 +5,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use super::memory::Timers;
+use super::rules::Told;
 use super::verdict::{NO_EXECUTE, is_selected, selects};
 use super::world::{Caches, pool};
 use coxswain_machinery::api::pod::Pod;
@@ -190,10 +191,13 @@ fn is_same_rule(old: &DeviceTaintRule, new: &DeviceTaintRule) -> bool {
     old.metadata.uid == new.metadata.uid && old.spec == new.spec
 }
 
-/// A rule that is new or has another spec concerns its own key.
-pub(super) fn own_rule() -> KeyMap {
-    Arc::new(|delta: Delta<'_>, add: &mut dyn FnMut(Key)| {
+/// A rule that is new or has another spec concerns its own key. A rule that is deleted is forgotten.
+pub(super) fn own_rule(told: Arc<Told>) -> KeyMap {
+    Arc::new(move |delta: Delta<'_>, add: &mut dyn FnMut(Key)| {
         let (old, new) = delta.typed::<DeviceTaintRule>();
+        if let (Some(old), None) = (old, new) {
+            told.forget(&Key::of(&old.metadata));
+        }
         let is_same = old.zip(new).is_some_and(|(old, new)| is_same_rule(old, new));
         if let Some(rule) = new.filter(|_| !delta.resync && !is_same) {
             add(Key::of(&rule.metadata));

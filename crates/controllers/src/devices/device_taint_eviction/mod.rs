@@ -115,12 +115,12 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         ),
     }];
     if let Some(rules) = rules {
+        let told = Arc::new(rules::Told::default());
         let wake_ups = vec![
-            rules.wakes(keys::own_rule()),
+            rules.wakes(keys::own_rule(Arc::clone(&told))),
             claims.wakes(keys::rules_of_claims(Arc::clone(&caches))),
             pods.wakes(keys::rules_of_pods(Arc::clone(&caches))),
         ];
-        let told = Arc::new(rules::Told::default());
         let room = rules::Rules { caches, users, timers, told: Arc::clone(&told) };
         loops.push(Loop {
             queue: "device_taint_rules",

@@ -47,6 +47,18 @@ pub(super) struct Note {
     pub(super) told: Option<(Uid, i64)>,
 }
 
+impl Told {
+    /// Forgets a rule that is deleted.
+    pub(super) fn forget(&self, key: &Key) {
+        self.0.lock().remove(key);
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.lock().len()
+    }
+}
+
 impl Memory<Note> for Told {
     fn commit(&self, key: &Key, note: Note) {
         if let Some(told) = note.told {

@@ -6,6 +6,7 @@ use super::Controller;
 use super::memory::Entry;
 use super::verdict::{Source, Verdict};
 use super::world::World;
+use crate::live_reads::EVICTION_EVIDENCE;
 use coxswain_machinery::api::Kind;
 use coxswain_machinery::api::kinds::{DEVICE_TAINT_RULES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES};
 use coxswain_machinery::api::pod::Pod;
@@ -61,7 +62,7 @@ pub(super) fn observe(room: &Controller, key: &Key, read: &Reads) -> Result<Obse
     let mut needs = Vec::new();
     for (kind, key) in evidence(key, verdict) {
         match read.object(kind, &key) {
-            None => needs.push(Read::Object(kind, key)),
+            None => needs.push(EVICTION_EVIDENCE.of(Read::Object(kind, key))),
             Some(Ok(_)) => {}
             Some(Err(error)) => {
                 return Err(ObserveError::Retry(format!("cannot read {kind} {key}: {error}")));

@@ -16,13 +16,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use jiff::Timestamp;
 
+use crate::live_reads::DEVICE_CONSUMER;
 use coxswain_machinery::api::kinds::{POD_GROUPS, PODS, RESOURCE_CLAIMS};
 use coxswain_machinery::api::meta::{ObjectMeta, OwnerReference};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::resource::{ResourceClaim, ResourceClaimConsumer, ResourceClaimStatus};
 use coxswain_machinery::api::scheduling::PodGroup;
 use coxswain_machinery::api::{Kind, Object};
-use coxswain_machinery::framework::{Observation, ObserveError, Read, Reads, Room};
+use coxswain_machinery::framework::{DeclaredRead, Observation, ObserveError, Read, Reads, Room};
 use coxswain_machinery::informer::{Lister, downcast};
 use coxswain_machinery::model::plan::{Tolerate, Verb};
 use coxswain_machinery::model::words::{count, names, verb};
@@ -119,7 +120,7 @@ impl Controller {
         claim: &Key,
         consumer: &ResourceClaimConsumer,
         read: &Reads,
-        needs: &mut Vec<Read>,
+        needs: &mut Vec<DeclaredRead>,
     ) -> Result<bool, ObserveError> {
         let key = Key::new(claim.namespace.clone(), consumer.name.clone());
         let uid = Uid::from(&consumer.uid);
@@ -143,7 +144,7 @@ impl Controller {
         key: &Key,
         uid: &Uid,
         read: &Reads,
-        needs: &mut Vec<Read>,
+        needs: &mut Vec<DeclaredRead>,
     ) -> Result<Named<Pod>, ObserveError> {
         let cached = self.pods.get(key).filter(|pod| pod.metadata.uid == *uid);
         named(cached, (&PODS, key, uid), read, needs)
@@ -154,7 +155,7 @@ impl Controller {
         &self,
         claim: &ResourceClaim,
         read: &Reads,
-        needs: &mut Vec<Read>,
+        needs: &mut Vec<DeclaredRead>,
     ) -> Result<Owner, ObserveError> {
         let Some(owner) = claim.metadata.controller().filter(|owner| is_pod(owner)) else {
             return Ok(Owner::None);
@@ -181,7 +182,7 @@ fn named<T: Object>(
     cached: Option<Arc<T>>,
     (kind, key, uid): (&'static Kind, &Key, &Uid),
     read: &Reads,
-    needs: &mut Vec<Read>,
+    needs: &mut Vec<DeclaredRead>,
 ) -> Result<Named<T>, ObserveError> {
     if let Some(cached) = cached {
         return Ok(Named::Found(cached));
@@ -194,7 +195,7 @@ fn named<T: Object>(
         Some(Ok(None)) => Ok(Named::Nothing),
         Some(Err(error)) => Err(ObserveError::Retry(format!("{kind} {key}: {error}"))),
         None => {
-            needs.push(Read::Object(kind, key.clone()));
+            needs.push(DEVICE_CONSUMER.of(Read::Object(kind, key.clone())));
             Ok(Named::Unread)
         }
     }

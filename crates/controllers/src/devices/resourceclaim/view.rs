@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 
+use crate::live_reads::DEVICE_CLAIM;
 use coxswain_machinery::api::Kind;
 use coxswain_machinery::api::kinds::{POD_GROUPS, PODS, RESOURCE_CLAIMS};
 use coxswain_machinery::api::meta::{ObjectMeta, OwnerReference};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::resource::{ResourceClaim, ResourceClaimSpec, ResourceClaimTemplate};
 use coxswain_machinery::api::scheduling::PodGroup;
-use coxswain_machinery::framework::{Observation, ObserveError, Read, Reads};
+use coxswain_machinery::framework::{DeclaredRead, Observation, ObserveError, Read, Reads};
 use coxswain_machinery::informer::{Dependents, Lister, downcast};
 use coxswain_machinery::model::Key;
 use coxswain_machinery::model::owners::ControllerKey;
@@ -162,7 +163,7 @@ struct Look<'a> {
     owner: &'a Owner,
     group: Option<&'a PodGroup>,
     read: &'a Reads,
-    needs: Vec<Read>,
+    needs: Vec<DeclaredRead>,
 }
 
 impl Look<'_> {
@@ -211,7 +212,7 @@ impl Look<'_> {
             Some(Ok(found)) => Ok(found.and_then(|found| downcast(Arc::clone(found)))),
             Some(Err(error)) => Err(ObserveError::Retry(format!("{RESOURCE_CLAIMS} {key}: {error}"))),
             None => {
-                self.needs.push(Read::Object(&RESOURCE_CLAIMS, key));
+                self.needs.push(DEVICE_CLAIM.of(Read::Object(&RESOURCE_CLAIMS, key)));
                 Ok(None)
             }
         }

@@ -8,14 +8,15 @@ use coxswain_machinery::executor::ActionResult;
 use coxswain_machinery::framework::{Meter, ReconcileEnd, RoomMetrics};
 use coxswain_machinery::model::Key;
 use coxswain_machinery::random::HashMap;
+use coxswain_machinery::telemetry::BoundedSeries;
 use coxswain_machinery::wire::Str;
 
 /// The metrics, and the answers that are under way.
 #[derive(Debug)]
 pub(super) struct Metrics {
-    processed: IntCounterVec,
-    failed: IntCounterVec,
-    took: HistogramVec,
+    processed: BoundedSeries<IntCounterVec>,
+    failed: BoundedSeries<IntCounterVec>,
+    took: BoundedSeries<HistogramVec>,
     under_way: Mutex<HashMap<Key, Str>>,
 }
 
@@ -24,17 +25,17 @@ impl Metrics {
     pub(super) fn register(metrics: &RoomMetrics) -> Result<Self, prometheus::Error> {
         let labels = ["driver_name"];
         Ok(Self {
-            processed: metrics.counters(
+            processed: metrics.bounded_counters(
                 "resourcepoolstatusrequest_controller_requests_processed_total",
                 "Requests of which an answer was sent, whether that failed or not, by driver.",
                 &labels,
             )?,
-            failed: metrics.counters(
+            failed: metrics.bounded_counters(
                 "resourcepoolstatusrequest_controller_request_processing_errors_total",
                 "Requests of which the answer could not be written, by driver.",
                 &labels,
             )?,
-            took: metrics.histograms(
+            took: metrics.bounded_histograms(
                 "resourcepoolstatusrequest_controller_request_processing_duration_seconds",
                 "Time that it took to answer a request, by driver.",
                 &labels,

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use crate::identity::requests::{CertificateRequest, VERIFIER, VerifiedRequest, VerifyError};
 use crate::identity::signers::Signer;
 use coxswain_machinery::api::certificates::CertificateSigningRequest;
-use coxswain_machinery::framework::{Observation, ObserveError, ParserInput, Read, Reads, Room};
+use coxswain_machinery::framework::{DeclaredRead, Observation, ObserveError, ParserInput, Reads, Room};
 use coxswain_machinery::informer::Lister;
 use coxswain_machinery::model::{Failure, Key, Plan};
 
@@ -92,7 +92,7 @@ impl Room for Signing {
                 let input = ParserInput::of(&request.spec.request.0);
                 match read.parsed::<VerifiedRequest>(&VERIFIER, &input) {
                     Some(verified) => standing(signer, &verified),
-                    None => return Ok(Observation::Needs(vec![Read::Parsed(&VERIFIER, input)])),
+                    None => return Ok(Observation::Needs(vec![DeclaredRead::parsed(&VERIFIER, input)])),
                 }
             }
         };

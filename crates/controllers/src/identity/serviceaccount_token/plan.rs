@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::view::{ReferenceView, TokenView};
 use super::{ACCOUNT_NAME, ACCOUNT_UID, TOKEN_SIGNER};
+use crate::live_reads::TOKEN_ACCOUNT;
 use coxswain_machinery::api::core::{ObjectReference, Secret, ServiceAccount};
 use coxswain_machinery::api::kinds::{SECRETS, SERVICE_ACCOUNTS};
 use coxswain_machinery::model::Key;
@@ -40,7 +41,7 @@ fn plan_deletion(view: &TokenView) -> Plan {
     write.tolerate = Tolerate { absent: true, ..Tolerate::default() };
     Plan {
         steps: vec![
-            Step::Verify(Verify { kind: &SERVICE_ACCOUNTS, key: account, expect }),
+            Step::Verify(Verify { read: &TOKEN_ACCOUNT, kind: &SERVICE_ACCOUNTS, key: account, expect }),
             Step::Write(write),
         ],
         ..Plan::default()

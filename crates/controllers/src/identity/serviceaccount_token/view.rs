@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::{ACCOUNT_NAME, ACCOUNT_UID, TOKEN_TYPE};
+use crate::live_reads::{TOKEN_OWNER, TOKEN_SECRET};
 use coxswain_machinery::api::core::{Secret, ServiceAccount};
 use coxswain_machinery::api::kinds::{SECRETS, SERVICE_ACCOUNTS};
 use coxswain_machinery::framework::{Observation, ObserveError, Read, Reads, Room};
@@ -103,7 +104,11 @@ impl Room for References {
             Some(account) => account,
             // The cache may be late, and no change of the account brings the key back.
             None => match read.object(&SERVICE_ACCOUNTS, &owner) {
-                None => return Ok(Observation::Needs(vec![Read::Object(&SERVICE_ACCOUNTS, owner)])),
+                None => {
+                    return Ok(Observation::Needs(vec![
+                        TOKEN_OWNER.of(Read::Object(&SERVICE_ACCOUNTS, owner)),
+                    ]));
+                }
                 Some(Err(error)) => return Err(ObserveError::Retry(error.to_string())),
                 Some(Ok(found)) => match found.cloned().and_then(downcast).filter(is_its) {
                     Some(account) => account,
@@ -112,7 +117,7 @@ impl Room for References {
             },
         };
         match read.object(&SECRETS, &place) {
-            None => Ok(Observation::Needs(vec![Read::Object(&SECRETS, place)])),
+            None => Ok(Observation::Needs(vec![TOKEN_SECRET.of(Read::Object(&SECRETS, place))])),
             Some(Err(error)) => Err(ObserveError::Retry(error.to_string())),
             // One that the cache is late to tell of, or of another type, which it never tells of.
             Some(Ok(Some(_))) => Ok(Observation::Nothing),

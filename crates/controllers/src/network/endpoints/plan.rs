@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::services::{self, HeldEndpoints};
 use super::view::{Served, View};
+use crate::live_reads::ENDPOINTS_SERVICE;
 use coxswain_machinery::api::core::Service;
 use coxswain_machinery::api::endpoints::Endpoints;
 use coxswain_machinery::api::kinds::{ENDPOINTS, SERVICES};
@@ -50,7 +51,12 @@ fn delete(endpoints: &Endpoints) -> [Step; 2] {
     let key = Key::of(&endpoints.metadata);
     let verb = Verb::delete(endpoints.metadata.uid.clone());
     [
-        Step::Verify(Verify { kind: &SERVICES, key: key.clone(), expect: Expect::Absent }),
+        Step::Verify(Verify {
+            read: &ENDPOINTS_SERVICE,
+            kind: &SERVICES,
+            key: key.clone(),
+            expect: Expect::Absent,
+        }),
         Step::Write(Write {
             tolerate: Tolerate { absent: true, ..Tolerate::default() },
             ..Write::new(&ENDPOINTS, key, verb)

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 
 use super::view::View;
 use super::{FINALIZER, gives_out, ranges};
+use crate::live_reads::SERVICE_HEIR;
 use coxswain_machinery::api::kinds::SERVICE_CIDRS;
 use coxswain_machinery::api::meta::Condition;
 use coxswain_machinery::api::networking::ServiceCidr;
@@ -98,7 +99,12 @@ fn end(view: &View, now: Timestamp) -> Result<Plan, WireError> {
     }
     let verify = |heir: &&Arc<ServiceCidr>| {
         let expect = Expect::Alive(heir.metadata.uid.clone());
-        Step::Verify(Verify { kind: &SERVICE_CIDRS, key: Key::of(&heir.metadata), expect })
+        Step::Verify(Verify {
+            read: &SERVICE_HEIR,
+            kind: &SERVICE_CIDRS,
+            key: Key::of(&heir.metadata),
+            expect,
+        })
     };
     plan.steps = heirs.iter().map(verify).collect();
     plan.steps.push(Step::Write(write(cidr, Verb::Update(without_finalizer(cidr)?))));

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::{ALLOCATOR, Controller, FINALIZER, MANAGED_BY, address_of, contains, ranges};
+use crate::live_reads::SERVICE_ADDRESSES;
 use coxswain_machinery::api::kinds::IP_ADDRESSES;
 use coxswain_machinery::api::meta::ObjectMeta;
 use coxswain_machinery::api::networking::ServiceCidr;
@@ -43,7 +44,7 @@ pub(super) fn observe(room: &Controller, key: &Key, read: &Reads) -> Result<Obse
         return Ok(Observation::View(view));
     }
     match read.list(&IP_ADDRESSES, &Str::EMPTY) {
-        None => Ok(Observation::Needs(vec![Read::List(&IP_ADDRESSES, Str::EMPTY)])),
+        None => Ok(Observation::Needs(vec![SERVICE_ADDRESSES.of(Read::List(&IP_ADDRESSES, Str::EMPTY))])),
         Some(Err(error)) => Err(ObserveError::Retry(error.to_string())),
         Some(Ok(live)) => {
             let live = live.complete().map_err(|error| ObserveError::Retry(error.to_string()))?;

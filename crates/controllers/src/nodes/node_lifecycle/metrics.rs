@@ -3,19 +3,20 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use prometheus::{GaugeVec, Histogram, IntCounterVec, Opts, exponential_buckets};
+use prometheus::{GaugeVec, Histogram, IntCounterVec, exponential_buckets};
 
 use super::zones::{Zone, ZoneSize};
 use coxswain_machinery::framework::RoomMetrics;
+use coxswain_machinery::telemetry::BoundedSeries;
 use coxswain_machinery::wire::Str;
 
 /// The metrics.
 #[derive(Clone, Debug)]
 pub(super) struct Metrics {
-    size: GaugeVec,
-    health: GaugeVec,
-    unhealthy: GaugeVec,
-    evictions: IntCounterVec,
+    size: BoundedSeries<GaugeVec>,
+    health: BoundedSeries<GaugeVec>,
+    unhealthy: BoundedSeries<GaugeVec>,
+    evictions: BoundedSeries<IntCounterVec>,
     one: Histogram,
     all: Histogram,
 }
@@ -23,9 +24,7 @@ pub(super) struct Metrics {
 impl Metrics {
     /// The metrics, registered.
     pub(super) fn register(metrics: &RoomMetrics) -> Result<Self, prometheus::Error> {
-        let gauge = |name: &'static str, help: &str| {
-            metrics.own(name, || GaugeVec::new(Opts::new(name, help), &["zone"]))
-        };
+        let gauge = |name: &'static str, help: &str| metrics.bounded_gauges(name, help, &["zone"]);
         Ok(Self {
             size: gauge("node_collector_zone_size", "Nodes of a zone that count.")?,
             health: gauge("node_collector_zone_health", "How many of a zone's nodes are ready, in percent.")?,
@@ -33,7 +32,7 @@ impl Metrics {
                 "node_collector_unhealthy_nodes_in_zone",
                 "Nodes of a zone that are not ready.",
             )?,
-            evictions: metrics.counters(
+            evictions: metrics.bounded_counters(
                 "node_collector_evictions_total",
                 "Nodes of a zone whose pods were driven away for their health.",
                 &["zone"],

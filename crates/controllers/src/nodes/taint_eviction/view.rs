@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Controller;
 use super::memory::Entry;
+use crate::live_reads::TAINTED_NODE;
 use coxswain_machinery::api::core::Node;
 use coxswain_machinery::api::kinds::NODES;
 use coxswain_machinery::api::pod::Pod;
@@ -55,7 +56,7 @@ pub(super) fn observe(
         return Ok(Observation::View(view));
     };
     view.node = match read.object(&NODES, &place) {
-        None => return Ok(Observation::Needs(vec![Read::Object(&NODES, place)])),
+        None => return Ok(Observation::Needs(vec![TAINTED_NODE.of(Read::Object(&NODES, place))])),
         Some(Ok(found)) => found.cloned().and_then(downcast),
         Some(Err(error)) => return Err(ObserveError::Retry(format!("cannot read its node: {error}"))),
     };

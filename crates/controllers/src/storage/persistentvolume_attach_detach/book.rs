@@ -68,6 +68,8 @@ pub(super) struct Held {
     pub(super) missing_since: Option<Duration>,
     pub(super) under_way: Option<Operation>,
     pub(super) backoff: Option<Backoff>,
+    /// When a VolumeAttachment is read again that the API server has and the cache lacks.
+    pub(super) unheard: Option<Backoff>,
 }
 
 /// Whether a node has a volume.
@@ -182,6 +184,7 @@ impl Held {
             missing_since: None,
             under_way: None,
             backoff: None,
+            unheard: None,
         }
     }
 
@@ -189,6 +192,11 @@ impl Held {
     pub(super) fn backs_off(&self, task: Task, at: Duration) -> Option<Duration> {
         let backoff = self.backoff.filter(|backoff| backoff.task == task && backoff.until > at)?;
         Some(backoff.until.saturating_sub(at))
+    }
+
+    /// How long its VolumeAttachment is not read again.
+    pub(super) fn left_unheard(&self, at: Duration) -> Option<Duration> {
+        self.unheard.map(|backoff| backoff.until.saturating_sub(at)).filter(|left| !left.is_zero())
     }
 
     /// A task has failed.

@@ -11,8 +11,9 @@ use super::note::Ended;
 use super::source::Source;
 use super::tell::{attach_failed, attached};
 use super::view::View;
+use crate::live_reads::ATTACHMENT_COMPARED;
 use coxswain_machinery::api::kinds::{NODES, VOLUME_ATTACHMENTS};
-use coxswain_machinery::framework::Read;
+use coxswain_machinery::framework::{DeclaredRead, Read};
 use coxswain_machinery::model::Key;
 use coxswain_machinery::model::plan::EventSpec;
 use coxswain_machinery::random::HashSet;
@@ -46,7 +47,7 @@ pub(super) struct Draft {
     pub(super) events: Vec<EventSpec>,
     pub(super) asks: Vec<Ask>,
     /// What must be read live before it goes on.
-    pub(super) needs: Vec<Read>,
+    pub(super) needs: Vec<DeclaredRead>,
     pub(super) ended: Vec<Ended>,
     pub(super) forced: Vec<&'static str>,
     /// When something is due that no change tells.
@@ -193,7 +194,9 @@ impl Draft {
             let left = next(since, period).saturating_sub(view.at);
             match view.live_attachments.get(&name) {
                 _ if !left.is_zero() => self.look_in(left),
-                None => self.needs.push(Read::Object(&VOLUME_ATTACHMENTS, Key::new("", name))),
+                None => self
+                    .needs
+                    .push(ATTACHMENT_COMPARED.of(Read::Object(&VOLUME_ATTACHMENTS, Key::new("", name)))),
                 Some(found) if found.as_ref().is_some_and(|found| found.status.attached) => {
                     held.missing_since = Some(view.at);
                     self.look_in(period);

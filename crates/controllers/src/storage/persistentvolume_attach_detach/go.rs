@@ -2,18 +2,16 @@
 
 use std::time::Duration;
 
-use super::book::{FORCED_AFTER, Held, Operation, PATIENCE, State, Task, listed_by};
+use super::book::{Backoff, FORCED_AFTER, Held, Operation, PATIENCE, State, Task, listed_by};
 use super::draft::{Ask, Draft};
 use super::view::{Live, View};
+use crate::live_reads::{ATTACHMENT_NODE, ATTACHMENT_UNHEARD};
 use coxswain_machinery::api::core::Node;
 use coxswain_machinery::api::kinds::{NODES, VOLUME_ATTACHMENTS};
 use coxswain_machinery::framework::Read;
 use coxswain_machinery::model::Key;
 use coxswain_machinery::random::HashSet;
 use coxswain_machinery::wire::Str;
-
-/// When the cache is asked again for what a live read has found.
-const UNHEARD: Duration = Duration::from_secs(1);
 
 /// Whether a volume that nobody wants may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,13 +74,18 @@ impl Draft {
 
     /// Takes away what has left the node's list, unless the node uses it, by its own word of this moment.
     pub(super) fn take_away(&mut self, view: &View) {
-        let read = Read::Object(&NODES, Key::new("", view.name.clone()));
+        let read = ATTACHMENT_NODE.of(Read::Object(&NODES, Key::new("", view.name.clone())));
         let mut is_asked = self.needs.contains(&read);
         let listed: HashSet<&Str> = view.node.as_deref().map(listed_by).unwrap_or_default();
         let used: HashSet<&Str> =
             view.live.node().map(|node| node.status.volumes_in_use.iter().collect()).unwrap_or_default();
         for (volume, mut held) in self.unwanted() {
             if !held.is_leaving || listed.contains(&volume) || leave(view, &volume, &held) != Leave::Go {
+                continue;
+            }
+            let is_heard_of = held.attachment.as_ref().is_none_or(|name| view.attachments.contains_key(name));
+            if let Some(left) = held.left_unheard(view.at).filter(|_| !is_heard_of) {
+                self.look_in(left);
                 continue;
             }
             if matches!(view.live, Live::Unasked) {
@@ -118,12 +121,14 @@ impl Draft {
             (None, Some(None)) => None,
             (None, Some(Some(_))) => {
                 // The cache has yet to hear of it. What it has not seen come it does not see go, either: its absence there would be
-                // taken for the end of the detaching.
-                self.look_in(UNHEARD);
+                // taken for the end of the detaching. A cache that is late hears of it soon, one that cannot read it never does.
+                held.unheard = Some(Backoff::after(held.unheard, Task::Detach, view.at));
+                self.look_in(held.left_unheard(view.at).unwrap_or_default());
+                self.book.held.insert(volume.clone(), held);
                 return;
             }
             (None, None) => {
-                self.needs.push(Read::Object(&VOLUME_ATTACHMENTS, Key::new("", name)));
+                self.needs.push(ATTACHMENT_UNHEARD.of(Read::Object(&VOLUME_ATTACHMENTS, Key::new("", name))));
                 return;
             }
         };

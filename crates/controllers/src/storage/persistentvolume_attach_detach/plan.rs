@@ -9,7 +9,7 @@ use super::view::View;
 use super::writes;
 use coxswain_machinery::api::Kind;
 use coxswain_machinery::api::kinds::{NODES, VOLUME_ATTACHMENTS};
-use coxswain_machinery::framework::Read;
+use coxswain_machinery::framework::DeclaredRead;
 use coxswain_machinery::model::{Plan, Step};
 
 fn has_failed(view: &View, kind: &Kind) -> bool {
@@ -17,7 +17,7 @@ fn has_failed(view: &View, kind: &Kind) -> bool {
 }
 
 /// What must be read live before it can be decided.
-pub(super) fn needs(view: &View) -> Vec<Read> {
+pub(super) fn needs(view: &View) -> Vec<DeclaredRead> {
     if has_failed(view, &VOLUME_ATTACHMENTS) { Vec::new() } else { draft(view).needs }
 }
 

@@ -278,7 +278,7 @@ impl Stage {
 
     fn try_view(&self, node: &str, failures: &[Failure], reads: &Reads) -> (View, Vec<Read>) {
         let view = view::observe(&self.world, &Key::new("", node), failures, reads, self.at).unwrap();
-        let needs = plan::needs(&view);
+        let needs = plan::needs(&view).into_iter().map(Read::from).collect();
         (view, needs)
     }
 

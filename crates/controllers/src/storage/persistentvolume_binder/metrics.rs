@@ -17,13 +17,14 @@ use coxswain_machinery::framework::{KeyMap, Meter, Outcome, ReconcileEnd, RoomMe
 use coxswain_machinery::informer::Delta;
 use coxswain_machinery::model::Key;
 use coxswain_machinery::random::HashMap;
+use coxswain_machinery::telemetry::BoundedSeries;
 use coxswain_machinery::wire::{Str, Uid};
 
 /// The metrics, and what is under way.
 #[derive(Debug)]
 pub(super) struct Metrics {
-    durations: HistogramVec,
-    errors: IntCounterVec,
+    durations: BoundedSeries<HistogramVec>,
+    errors: BoundedSeries<IntCounterVec>,
     defaulted: IntCounter,
     default_errors: IntCounter,
     directories: Operations,
@@ -56,13 +57,13 @@ impl Metrics {
             Ok::<_, prometheus::Error>(gauges)
         };
         Ok(Self {
-            durations: metrics.histograms(
+            durations: metrics.bounded_histograms(
                 "volume_operation_total_seconds",
                 "Time from when a volume was asked for, or reclaimed, until it was bound, or gone.",
                 &OPERATION,
                 BOUNDS.to_vec(),
             )?,
-            errors: metrics.counters(
+            errors: metrics.bounded_counters(
                 "volume_operation_errors_total",
                 "Attempts to provision or delete a volume that failed.",
                 &OPERATION,

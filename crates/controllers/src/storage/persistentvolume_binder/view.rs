@@ -13,6 +13,7 @@ use super::metrics::Metrics;
 use super::provisioning::{self, Provisioner};
 use super::reclaiming::{Reclaim, reclaim};
 use super::recycler::{self, Begun, Recipes, Recycler};
+use crate::live_reads::{BINDER_CLAIM, BINDER_RECYCLER, BINDER_VOLUME};
 use crate::storage::claims::claim_key;
 use coxswain_machinery::api::core::Node;
 use coxswain_machinery::api::kinds::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS};
@@ -20,7 +21,9 @@ use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass};
 use coxswain_machinery::api::{AnyObject, Index, IndexKeys, Kind, Object};
 use coxswain_machinery::executor::WriteEffect;
-use coxswain_machinery::framework::{ApiError, Observation, ObserveError, Query, Read, Reads, RequestPath};
+use coxswain_machinery::framework::{
+    ApiError, DeclaredRead, LiveRead, Observation, ObserveError, Query, Read, Reads, RequestPath,
+};
 use coxswain_machinery::informer::{Indexed, Lister, downcast};
 use coxswain_machinery::model::{Failure, Key};
 use coxswain_machinery::wire::{Str, Uid};
@@ -131,7 +134,7 @@ pub(super) struct RecyclerPod {
 /// What is still missing of a view.
 enum Pending {
     /// This must be read live.
-    Read(Read),
+    Read(DeclaredRead),
     /// That could not be read.
     Failed(ObserveError),
 }
@@ -172,7 +175,7 @@ impl Binder {
             is_open && provisioning::provisioner(&name, class.as_deref()) == Provisioner::HostPath;
         let made = of_directory.then(|| Key::new("", provisioning::volume_name(&claim)));
         let is_made = match made {
-            Some(at) => live::<PersistentVolume>(&PERSISTENT_VOLUMES, &at, read)?.is_some(),
+            Some(at) => live::<PersistentVolume>((&BINDER_VOLUME, &PERSISTENT_VOLUMES), &at, read)?.is_some(),
             None => false,
         };
         let lacks_class = is_open && !facts::has_class(&claim);
@@ -229,7 +232,7 @@ impl Binder {
         {
             return Ok(None);
         }
-        live(&PERSISTENT_VOLUMES, &at, read)
+        live((&BINDER_VOLUME, &PERSISTENT_VOLUMES), &at, read)
     }
 
     /// The volumes that a claim might get, as they were written last; those that other claims are taking are left out. Where the claim
@@ -270,7 +273,8 @@ impl Binder {
         let known: Option<Arc<PersistentVolume>> = answered.or_else(|| self.ledger.volume(key));
         let begun = self.ledger.recycler(key).map(|recycler| self.begun(recycler, read));
         // Whether a recycling has lost its reason, so that its Pod is deleted, rests on the volume as the API server has it.
-        let known = if begun.is_some() { live(&PERSISTENT_VOLUMES, key, read)? } else { known };
+        let known =
+            if begun.is_some() { live((&BINDER_VOLUME, &PERSISTENT_VOLUMES), key, read)? } else { known };
         let Some(mut volume) = known else {
             let is_known = begun.is_some() || self.metrics.is_reclaiming(key);
             return Ok(is_known.then_some(VolumeView::Gone(begun)));
@@ -287,7 +291,9 @@ impl Binder {
             {
                 return Ok(Some(VolumeView::BacksOff(volume.metadata.uid.clone(), until)));
             }
-            let Some(found) = live(&PERSISTENT_VOLUMES, key, read)? else { return Ok(None) };
+            let Some(found) = live((&BINDER_VOLUME, &PERSISTENT_VOLUMES), key, read)? else {
+                return Ok(None);
+            };
             volume = found;
             claim = claimant_live(&volume, read)?;
         }
@@ -362,7 +368,7 @@ impl Binder {
         let unaddressable = |error| Pending::Failed(ObserveError::Retry(format!("the Pod {key}: {error}")));
         let uri = path.uri(Query::NONE).map_err(unaddressable)?;
         match read.json(&uri) {
-            None => Err(Pending::Read(Read::Json(uri))),
+            None => Err(Pending::Read(BINDER_RECYCLER.of(Read::Json(uri)))),
             Some(Ok(found)) => {
                 let message = found["status"]["message"].as_str().unwrap_or_default().to_owned();
                 Ok(Some(RecyclerPod { pod, message }))
@@ -374,9 +380,13 @@ impl Binder {
 }
 
 /// An object as the API server has it.
-fn live<T: Object>(kind: &'static Kind, key: &Key, read: &Reads) -> Result<Option<Arc<T>>, Pending> {
+fn live<T: Object>(
+    (row, kind): (&'static LiveRead, &'static Kind),
+    key: &Key,
+    read: &Reads,
+) -> Result<Option<Arc<T>>, Pending> {
     match read.object(kind, key) {
-        None => Err(Pending::Read(Read::Object(kind, key.clone()))),
+        None => Err(Pending::Read(row.of(Read::Object(kind, key.clone())))),
         Some(Ok(found)) => Ok(found.cloned().and_then(downcast)),
         Some(Err(error)) => Err(unreadable(&format!("{kind} {key}"), error)),
     }
@@ -389,7 +399,7 @@ fn unreadable(what: &str, error: &ApiError) -> Pending {
 /// Whom a volume is bound to, as the API server has it.
 fn claimant_live(volume: &PersistentVolume, read: &Reads) -> Result<Claimant, Pending> {
     let Some(key) = claimed_by(volume) else { return Ok(Claimant::Nobody) };
-    let found = live::<PersistentVolumeClaim>(&PERSISTENT_VOLUME_CLAIMS, &key, read)?;
+    let found = live::<PersistentVolumeClaim>((&BINDER_CLAIM, &PERSISTENT_VOLUME_CLAIMS), &key, read)?;
     Ok(match found.filter(|claim| is_claim_of(volume, claim)) {
         Some(claim) => Claimant::There(claim, true),
         None => Claimant::Gone { live: true },

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Controller;
+use crate::live_reads::EXPANDER_VOLUME;
 use coxswain_machinery::api::kinds::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES};
 use coxswain_machinery::api::storage::{PersistentVolume, PersistentVolumeClaim};
 use coxswain_machinery::framework::{Observation, ObserveError, Read, Reads};
@@ -40,7 +41,7 @@ pub(super) fn observe(room: &Controller, key: &Key, read: &Reads) -> Result<Obse
     }
     let retry = |why: String| Err(ObserveError::Retry(why));
     match read.object(&PERSISTENT_VOLUMES, &at) {
-        None => Ok(Observation::Needs(vec![Read::Object(&PERSISTENT_VOLUMES, at)])),
+        None => Ok(Observation::Needs(vec![EXPANDER_VOLUME.of(Read::Object(&PERSISTENT_VOLUMES, at))])),
         Some(Err(error)) => retry(format!("failed to get PV {name:?}: {}", error.message())),
         Some(Ok(None)) => retry(format!("failed to get PV {name:?}: persistentvolumes {name:?} not found")),
         Some(Ok(Some(live))) => match downcast::<PersistentVolume>(live.clone()) {

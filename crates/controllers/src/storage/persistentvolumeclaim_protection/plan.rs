@@ -1,7 +1,5 @@
 //! Whether a claim may go, and what it says of its use. Pure.
 
-use std::time::Duration;
-
 use jiff::Timestamp;
 
 use super::view::View;
@@ -17,9 +15,6 @@ use coxswain_machinery::wire::splice::Edit;
 use coxswain_machinery::wire::{WireError, path};
 
 const CONDITIONS: ConditionFields = ConditionFields::of::<PersistentVolumeClaim>();
-
-/// When a claim is looked at again that a pod holds of which the cache has not heard: it need not tell when that ends.
-const UNHEARD_OF: Duration = Duration::from_secs(10);
 
 pub(super) fn plan(view: &View, now: Timestamp) -> Plan {
     let claim = &view.claim;
@@ -40,7 +35,7 @@ pub(super) fn plan(view: &View, now: Timestamp) -> Plan {
         }
     };
     if view.is_live && is_held && due(&claim.metadata, FINALIZER) == Some(Due::Take) {
-        plan.look_again_after(UNHEARD_OF);
+        plan.look_again_after(finalizers::unheard_after(&claim.metadata, now));
     }
     plan
 }

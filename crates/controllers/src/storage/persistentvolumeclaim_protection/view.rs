@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{Controller, FINALIZER, condition, holds, uses};
+use crate::live_reads::CLAIM_USERS;
 use crate::storage::claims::claim_key;
 use coxswain_machinery::api::AnyObject;
 use coxswain_machinery::api::kinds::PODS;
@@ -37,7 +38,7 @@ pub(super) fn observe(room: &Controller, key: &Key, read: &Reads) -> Result<Obse
         return Ok(Observation::View(view));
     }
     match read.list(&PODS, &key.namespace) {
-        None => Ok(Observation::Needs(vec![Read::List(&PODS, key.namespace.clone())])),
+        None => Ok(Observation::Needs(vec![CLAIM_USERS.of(Read::List(&PODS, key.namespace.clone()))])),
         Some(Err(error)) => Err(ObserveError::Retry(format!("live list of pods failed: {error}"))),
         Some(Ok(live)) => {
             let live = live.complete().map_err(|error| ObserveError::Retry(error.to_string()))?;

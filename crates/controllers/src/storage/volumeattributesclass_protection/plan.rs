@@ -1,6 +1,6 @@
 //! Whether a class may go. Pure.
 
-use std::time::Duration;
+use jiff::Timestamp;
 
 use super::FINALIZER;
 use super::view::View;
@@ -8,14 +8,11 @@ use coxswain_machinery::api::kinds::VOLUME_ATTRIBUTES_CLASSES;
 use coxswain_machinery::model::words::{names, verb};
 use coxswain_machinery::model::{Plan, finalizers};
 
-/// When a class is looked at again that somebody uses of whom the cache has not heard: it need not tell when that ends.
-const UNHEARD_OF: Duration = Duration::from_secs(10);
-
-pub(super) fn plan(view: &View) -> Plan {
+pub(super) fn plan(view: &View, now: Timestamp) -> Plan {
     let is_used = !view.users.is_empty();
     let mut plan = finalizers::plan(&VOLUME_ATTRIBUTES_CLASSES, &*view.class, FINALIZER, is_used);
     if view.is_live && is_used {
-        plan.look_again_after(UNHEARD_OF);
+        plan.look_again_after(finalizers::unheard_after(&view.class.metadata, now));
     }
     plan
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{Controller, FINALIZER};
+use crate::live_reads::CLASS_USERS;
 use coxswain_machinery::api::distinct;
 use coxswain_machinery::api::kinds::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES};
 use coxswain_machinery::api::storage::{PersistentVolume, PersistentVolumeClaim, VolumeAttributesClass};
@@ -65,7 +66,7 @@ pub(super) fn observe(room: &Controller, key: &Key, read: &Reads) -> Result<Obse
     let lists = [&PERSISTENT_VOLUME_CLAIMS, &PERSISTENT_VOLUMES].map(|kind| live(read, kind));
     let [Some(claims), Some(volumes)] = lists else {
         let all = [&PERSISTENT_VOLUME_CLAIMS, &PERSISTENT_VOLUMES];
-        return Ok(Observation::Needs(all.map(|kind| Read::List(kind, Str::EMPTY)).to_vec()));
+        return Ok(Observation::Needs(all.map(|kind| CLASS_USERS.of(Read::List(kind, Str::EMPTY))).to_vec()));
     };
     let names_it = |classes: IndexKeys| classes.contains(&key.name);
     let claims = claims?.iter().filter(|claim| names_it(typed(&***claim, classes_of_claim)));

@@ -6,6 +6,7 @@ use jiff::tz::TimeZone;
 
 use super::Controller;
 use super::schedule::{Schedule, ScheduleError};
+use crate::live_reads::{CRON_JOB_ITSELF, CRON_JOB_MISSING_JOB};
 use coxswain_machinery::api::AnyObject;
 use coxswain_machinery::api::batch::{CronJob, Job};
 use coxswain_machinery::api::core::ObjectReference;
@@ -103,7 +104,7 @@ pub(super) fn observe(
     if jobs.iter().any(|job| job.end().is_none() && !active.contains(&job.metadata.uid)) {
         // Somebody may have written a status that the cache does not have yet.
         match read.object(&CRON_JOBS, key) {
-            None => needs.push(Read::Object(&CRON_JOBS, key.clone())),
+            None => needs.push(CRON_JOB_ITSELF.of(Read::Object(&CRON_JOBS, key.clone()))),
             Some(Err(error)) => return Err(ObserveError::Retry(format!("get CronJob {key}: {error}"))),
             Some(Ok(found)) => cron_job = live(key, &uid, found.cloned())?,
         }
@@ -114,7 +115,7 @@ pub(super) fn observe(
     for (reference, uid) in listed(&cron_job).filter(|(_, uid)| !is_known(uid)) {
         let job = Key::new(key.namespace.clone(), reference.name.clone());
         match read.object(&JOBS, &job) {
-            None => needs.push(Read::Object(&JOBS, job)),
+            None => needs.push(CRON_JOB_MISSING_JOB.of(Read::Object(&JOBS, job))),
             Some(Err(error)) => return Err(ObserveError::Retry(format!("get Job {job}: {error}"))),
             Some(Ok(found)) if found.is_some_and(|found| found.meta().uid == uid) => {}
             Some(Ok(_)) => {

@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
+use crate::live_reads::{BUDGET_DISCOVERY, BUDGET_SCALE};
 use coxswain_machinery::api::apps::{Deployment, ReplicaSet, StatefulSet};
 use coxswain_machinery::api::core::ReplicationController;
 use coxswain_machinery::api::meta::{ObjectMeta, OwnerReference};
 use coxswain_machinery::api::pod::Pod;
-use coxswain_machinery::framework::scales::{self, ScaleError, ScaleLookup};
-use coxswain_machinery::framework::{Read, Reads};
+use coxswain_machinery::framework::scales::{self, ScaleError, ScaleLookup, ScaleReads};
+use coxswain_machinery::framework::{DeclaredRead, Reads};
 use coxswain_machinery::informer::Lister;
 use coxswain_machinery::model::Key;
 use coxswain_machinery::random::HashSet;
@@ -31,10 +32,12 @@ pub(super) struct Managed {
     pub(super) replicas: Result<Option<i32>, ScaleError>,
 }
 
+const SCALE_READS: ScaleReads = ScaleReads { discovery: &BUDGET_DISCOVERY, scale: &BUDGET_SCALE };
+
 impl Sizes {
     /// The controllers of `pods`, once each and in their order, as far as they have any; or what must still be read. A Deployment
     /// with several `ReplicaSets` is one.
-    pub(super) fn of(&self, pods: &[Arc<Pod>], read: &Reads) -> Result<Vec<Managed>, Vec<Read>> {
+    pub(super) fn of(&self, pods: &[Arc<Pod>], read: &Reads) -> Result<Vec<Managed>, Vec<DeclaredRead>> {
         let (mut seen, mut counted) = (HashSet::default(), HashSet::default());
         let (mut known, mut needs) = (Vec::new(), Vec::new());
         for pod in pods {
@@ -50,18 +53,20 @@ impl Sizes {
                     }
                     Ok(Some(replicas))
                 }
-                None => match scales::find(read, &reference.api_version, &reference.kind, &key) {
-                    ScaleLookup::Needs(read) => {
-                        needs.push(read);
-                        continue;
+                None => {
+                    match scales::find(SCALE_READS, read, &reference.api_version, &reference.kind, &key) {
+                        ScaleLookup::Needs(read) => {
+                            needs.push(read);
+                            continue;
+                        }
+                        // Another one of its name is not it.
+                        ScaleLookup::Found(scale) => {
+                            Ok((scale.metadata.uid == reference.uid).then_some(scale.spec.replicas))
+                        }
+                        ScaleLookup::Gone => Ok(None),
+                        ScaleLookup::Failed(error) => Err(error),
                     }
-                    // Another one of its name is not it.
-                    ScaleLookup::Found(scale) => {
-                        Ok((scale.metadata.uid == reference.uid).then_some(scale.spec.replicas))
-                    }
-                    ScaleLookup::Gone => Ok(None),
-                    ScaleLookup::Failed(error) => Err(error),
-                },
+                }
             };
             known.push(Managed { pod: pod.metadata.name.clone(), replicas });
         }

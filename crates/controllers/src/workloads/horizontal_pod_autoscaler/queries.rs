@@ -8,9 +8,10 @@
 //!
 //! A query is a URI. Autoscalers that ask the same ask it together: the framework reads a URI once for all who wait for it.
 
+use crate::live_reads::{AUTOSCALER_DISCOVERY, AUTOSCALER_METRICS};
 use coxswain_machinery::api::autoscaling::{CrossVersionObjectReference, MetricSpec, ObjectMetricSource};
 use coxswain_machinery::api::meta::LabelSelector;
-use coxswain_machinery::framework::{ApiResources, Query as Pairs, Read, Reads, RequestPath};
+use coxswain_machinery::framework::{ApiResources, DeclaredRead, Query as Pairs, Read, Reads, RequestPath};
 use coxswain_machinery::model::selector::Selector;
 
 use super::answers::{self, PodValues, QueryError};
@@ -33,7 +34,7 @@ pub(super) enum Found {
 /// What is known of one metric.
 pub(super) enum Query {
     /// Read this, and ask again.
-    Needs(Read),
+    Needs(DeclaredRead),
     /// What was found.
     Found(Found),
 }
@@ -98,7 +99,7 @@ fn of_object(source: &ObjectMetricSource, namespace: &str, read: &Reads) -> Quer
     let object = &source.described_object;
     let found = |answer: Result<&_, QueryError>| Found::Object(answer.and_then(answers::object));
     let resources = match read.resources() {
-        None => return Query::Needs(Read::Resources),
+        None => return Query::Needs(AUTOSCALER_DISCOVERY.of(Read::Resources)),
         Some(Err(error)) => return Query::Found(found(Err(QueryError::Fetch(error.message())))),
         Some(Ok(resources)) => resources,
     };
@@ -155,7 +156,7 @@ fn custom(
 ) -> Query {
     let failed = |error| Query::Found(found(Err(error)));
     let version = match read.resources() {
-        None => return Query::Needs(Read::Resources),
+        None => return Query::Needs(AUTOSCALER_DISCOVERY.of(Read::Resources)),
         Some(Err(error)) => return failed(QueryError::Fetch(error.message())),
         Some(Ok(resources)) => custom_version(resources),
     };
@@ -200,7 +201,7 @@ fn json(
         Err(error) => return Query::Found(found(Err(QueryError::Fetch(error.to_string())))),
     };
     match read.json(&uri) {
-        None => Query::Needs(Read::Json(uri)),
+        None => Query::Needs(AUTOSCALER_METRICS.of(Read::Json(uri))),
         Some(Ok(answer)) => Query::Found(found(Ok(answer))),
         Some(Err(error)) => Query::Found(found(Err(QueryError::Fetch(answers::refusal(error, what))))),
     }

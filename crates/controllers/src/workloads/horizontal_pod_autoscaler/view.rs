@@ -9,12 +9,13 @@ use super::history::History;
 use super::queries::{self, Found, Query};
 use super::settings::Settings;
 use super::spec;
+use crate::live_reads::{AUTOSCALER_DISCOVERY, AUTOSCALER_SCALE};
 use coxswain_machinery::api::Kind;
 use coxswain_machinery::api::autoscaling::{HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, Scale};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::executor::WriteEffect;
-use coxswain_machinery::framework::scales::{self, ScaleError, ScaleLookup};
-use coxswain_machinery::framework::{Observation, Read, Reads};
+use coxswain_machinery::framework::scales::{self, ScaleError, ScaleLookup, ScaleReads};
+use coxswain_machinery::framework::{DeclaredRead, Observation, Read, Reads};
 use coxswain_machinery::model::clock::SteadyTime;
 use coxswain_machinery::model::selector::Selector;
 use coxswain_machinery::model::{Failure, Key};
@@ -98,6 +99,8 @@ impl View {
     }
 }
 
+const SCALE_READS: ScaleReads = ScaleReads { discovery: &AUTOSCALER_DISCOVERY, scale: &AUTOSCALER_SCALE };
+
 pub(super) fn observe(room: &Controller, key: &Key, failures: &[Failure], read: &Reads) -> Observation<View> {
     let Some(autoscaler) = room.autoscalers.get(key) else { return Observation::Nothing };
     let view = |stage| {
@@ -118,7 +121,7 @@ pub(super) fn observe(room: &Controller, key: &Key, failures: &[Failure], read: 
         };
     }
     let no_scale = |why: String, is_of_spec| view(Stage::NoScale(NoScale { why, is_of_spec }));
-    let scale = match scales::find_in_group(read, &target.api_version, &target.kind, &at) {
+    let scale = match scales::find_in_group(SCALE_READS, read, &target.api_version, &target.kind, &at) {
         ScaleLookup::Needs(need) => return Observation::Needs(vec![need]),
         ScaleLookup::Found(scale) => scale,
         ScaleLookup::Gone => {
@@ -156,7 +159,7 @@ fn decided(room: &Controller, key: &Key, failures: &[Failure], read: &Reads) -> 
 }
 
 /// What became of scaling the target, or what must be read to try again.
-fn scaling(draft: &Draft, failures: &[Failure], read: &Reads) -> Result<Scaling, Read> {
+fn scaling(draft: &Draft, failures: &[Failure], read: &Reads) -> Result<Scaling, DeclaredRead> {
     let mut written = read.written().iter().filter(|effect| effect.subresource == "scale");
     if written.any(|effect| matches!(effect.change, WriteEffect::Stored(_))) {
         return Ok(Scaling::Done);
@@ -167,7 +170,7 @@ fn scaling(draft: &Draft, failures: &[Failure], read: &Reads) -> Result<Scaling,
         return Ok(Scaling::Failed(last.message.clone()));
     }
     match read.scale(draft.row, &draft.target) {
-        None => Err(Read::Scale(draft.row, draft.target.clone())),
+        None => Err(AUTOSCALER_SCALE.of(Read::Scale(draft.row, draft.target.clone()))),
         Some(Ok(Some(scale))) => Ok(Scaling::Again(Box::new(scale.clone()))),
         Some(Ok(None) | Err(_)) => Ok(Scaling::Failed(last.message.clone())),
     }
@@ -178,7 +181,7 @@ fn metrics(
     autoscaler: &HorizontalPodAutoscaler,
     selector: &str,
     read: &Reads,
-) -> Result<Vec<Found>, Vec<Read>> {
+) -> Result<Vec<Found>, Vec<DeclaredRead>> {
     let (mut found, mut needs) = (Vec::new(), Vec::new());
     for metric in &autoscaler.spec.metrics {
         match queries::ask(metric, &autoscaler.metadata.namespace, selector, read) {

@@ -16,6 +16,7 @@ use coxswain_machinery::framework::{KeyMap, Meter, Outcome, ReconcileEnd, RoomMe
 use coxswain_machinery::informer::Delta;
 use coxswain_machinery::model::Key;
 use coxswain_machinery::random::HashMap;
+use coxswain_machinery::telemetry::BoundedSeries;
 
 /// The metrics.
 #[derive(Debug)]
@@ -29,7 +30,7 @@ pub(super) struct Metrics {
     finalizers: IntCounterVec,
     by_policy: IntCounterVec,
     stale: IntCounterVec,
-    external: IntCounterVec,
+    external: BoundedSeries<IntCounterVec>,
     /// What is told of a reconcile when its first plan is made, and counted at its end.
     begun: Mutex<HashMap<Key, Sync>>,
 }
@@ -97,7 +98,7 @@ impl Metrics {
                 "Reconciles put off because the cache of this resource had not seen the last writes.",
                 &["group", "resource"],
             )?,
-            external: metrics.counters(
+            external: metrics.bounded_counters(
                 "job_controller_jobs_by_external_controller_total",
                 "Jobs seen that another controller runs.",
                 &["controller_name"],

@@ -11,12 +11,13 @@ use coxswain_machinery::executor::ActionResult;
 use coxswain_machinery::framework::{Meter, ReconcileEnd, RoomMetrics};
 use coxswain_machinery::model::Key;
 use coxswain_machinery::random::HashMap;
+use coxswain_machinery::telemetry::BoundedSeries;
 
 /// The metrics, and the plans that are under way.
 #[derive(Clone, Debug)]
 pub(super) struct Metrics {
-    handled: IntCounterVec,
-    failed: IntCounterVec,
+    handled: BoundedSeries<IntCounterVec>,
+    failed: BoundedSeries<IntCounterVec>,
     under_way: Arc<Mutex<HashMap<Key, Note>>>,
 }
 
@@ -25,12 +26,12 @@ impl Metrics {
     pub(super) fn register(metrics: &RoomMetrics) -> Result<Self, prometheus::Error> {
         let labels = ["namespace", "reason"];
         Ok(Self {
-            handled: metrics.counters(
+            handled: metrics.bounded_counters(
                 "pod_gc_collector_force_delete_pods_total",
                 "Pods that were deleted by force, whether that failed or not, by why.",
                 &labels,
             )?,
-            failed: metrics.counters(
+            failed: metrics.bounded_counters(
                 "pod_gc_collector_force_delete_pod_errors_total",
                 "Pods of which the status could not be written or the delete failed, also because they were gone.",
                 &labels,

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::view::{NodeView, RoundView, is_over};
 use super::{QUARANTINE, ROUND};
+use crate::live_reads::GONE_NODE;
 use coxswain_machinery::api::kinds::{NODES, PODS};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::model::plan::{Chain, Expect, Patch, Tolerate, Verb, Verify};
@@ -65,7 +66,12 @@ pub(super) fn gone_node(view: &NodeView, now: Timestamp) -> Plan<Note> {
     if chains.is_empty() {
         return Plan::default().with_note(note);
     }
-    let is_gone = Verify { kind: &NODES, key: Key::new("", view.node.clone()), expect: Expect::Absent };
+    let is_gone = Verify {
+        read: &GONE_NODE,
+        kind: &NODES,
+        key: Key::new("", view.node.clone()),
+        expect: Expect::Absent,
+    };
     let steps = vec![Step::Verify(is_gone), Step::Chains { chains, slow_start: false }];
     Plan { steps, requeue_after: Some(QUARANTINE), end: true, ..Plan::default() }.with_note(note)
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{GoneNodes, Rounds};
+use crate::live_reads::OUT_OF_SERVICE_NODE;
 use coxswain_machinery::api::core::Node;
 use coxswain_machinery::api::kinds::NODES;
 use coxswain_machinery::api::pod::Pod;
@@ -54,7 +55,7 @@ pub(super) fn round(room: &Rounds, read: &Reads) -> Result<Observation<RoundView
             continue;
         }
         match read.object(&NODES, &place) {
-            None => needs.push(Read::Object(&NODES, place)),
+            None => needs.push(OUT_OF_SERVICE_NODE.of(Read::Object(&NODES, place))),
             Some(Ok(live)) => {
                 if live.cloned().and_then(downcast).is_some_and(|node| is_dead(&node)) {
                     dead.insert(name);

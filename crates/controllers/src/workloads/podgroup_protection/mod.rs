@@ -114,8 +114,8 @@ impl Room for Controller {
         view::observe(self, key, read)
     }
 
-    fn plan(view: &View, _: Timestamp) -> Plan {
-        plan::plan(view)
+    fn plan(view: &View, now: Timestamp) -> Plan {
+        plan::plan(view, now)
     }
 
     fn reasons(view: &View, _: Timestamp) -> Vec<String> {

@@ -1,6 +1,6 @@
 //! Whether a PodGroup may go. Pure.
 
-use std::time::Duration;
+use jiff::Timestamp;
 
 use super::view::View;
 use super::{FINALIZER, goes};
@@ -9,17 +9,14 @@ use coxswain_machinery::model::Plan;
 use coxswain_machinery::model::finalizers::{self, Due, due};
 use coxswain_machinery::model::words::{names, verb};
 
-/// When a group is looked at again that has a pod of which the cache has not heard: it need not tell when that ends.
-const UNHEARD_OF: Duration = Duration::from_secs(10);
-
-pub(super) fn plan(view: &View) -> Plan {
+pub(super) fn plan(view: &View, now: Timestamp) -> Plan {
     if !goes(&view.group) {
         return Plan::default();
     }
     let is_used = !view.pods.is_empty();
     let mut plan = finalizers::plan(&POD_GROUPS, &*view.group, FINALIZER, is_used);
     if view.is_live && is_used {
-        plan.look_again_after(UNHEARD_OF);
+        plan.look_again_after(finalizers::unheard_after(&view.group.metadata, now));
     }
     plan
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{Controller, goes};
+use crate::live_reads::GROUP_USERS;
 use coxswain_machinery::api::kinds::PODS;
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::scheduling::PodGroup;
@@ -45,7 +46,7 @@ pub(super) fn observe(room: &Controller, key: &Key, read: &Reads) -> Result<Obse
         return Ok(Observation::View(View { group, pods, is_live: false }));
     }
     match read.list(&PODS, &key.namespace) {
-        None => Ok(Observation::Needs(vec![Read::List(&PODS, key.namespace.clone())])),
+        None => Ok(Observation::Needs(vec![GROUP_USERS.of(Read::List(&PODS, key.namespace.clone()))])),
         Some(Err(error)) => Err(ObserveError::Retry(format!("live list of pods failed: {error}"))),
         Some(Ok(live)) => {
             let live = live.complete().map_err(|error| ObserveError::Retry(error.to_string()))?;

@@ -15,6 +15,7 @@ use jiff::Timestamp;
 
 use super::status::{self, Scaling};
 use super::view::View;
+use crate::live_reads::REPLICA_SET_ADOPTION;
 use coxswain_machinery::api::kinds::PODS;
 use coxswain_machinery::api::meta::ObjectMeta;
 use coxswain_machinery::api::pod::Pod;
@@ -116,6 +117,7 @@ impl<'a> Claims<'a> {
         let owner = &view.replica_set.metadata;
         if !self.adopted.is_empty() {
             plan.steps.push(Step::Verify(Verify {
+                read: &REPLICA_SET_ADOPTION,
                 kind: view.kind,
                 key: Key::of(owner),
                 expect: Expect::Alive(owner.uid.clone()),

@@ -3,11 +3,14 @@
 use prometheus::{IntGaugeVec, Opts};
 
 use super::Note;
-use coxswain_machinery::framework::{Meter, RoomMetrics};
+use coxswain_machinery::framework::{Meter, Outcome, ReconcileEnd, RoomMetrics};
 use coxswain_machinery::model::Key;
 use coxswain_machinery::wire::Str;
 
 const LABELS: &[&str] = &["statefulset_namespace", "statefulset_name", "pod_management_policy"];
+
+/// The values of `pod_management_policy`, which the API server validates.
+const POLICIES: [&str; 2] = ["OrderedReady", "Parallel"];
 
 /// The metrics. They are there with the gate `MaxUnavailableStatefulSet`.
 #[derive(Clone, Debug)]
@@ -53,6 +56,19 @@ impl Meter<Note> for Metrics {
         self.max_unavailable.with_label_values(&labels).set(gauges.max_unavailable);
         if let Some(unavailable) = gauges.unavailable {
             self.unavailable.with_label_values(&labels).set(unavailable);
+        }
+    }
+
+    /// The gauges of a deleted StatefulSet are removed. kube-controller-manager keeps them until it ends.
+    fn ended(&self, key: &Key, ended: ReconcileEnd<'_>) {
+        if *ended.outcome != Outcome::Absent {
+            return;
+        }
+        for policy in POLICIES {
+            for gauges in [&self.max_unavailable, &self.unavailable] {
+                // An error means that there is no such series.
+                let _ = gauges.remove_label_values(&[key.namespace.as_str(), key.name.as_str(), policy]);
+            }
         }
     }
 }

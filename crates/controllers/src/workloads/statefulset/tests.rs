@@ -5,6 +5,7 @@ use super::*;
 mod claims;
 mod fixtures;
 mod keys;
+mod metrics;
 mod properties;
 mod reasons;
 mod replicas;

@@ -7,6 +7,7 @@ use super::Controller;
 use super::memory::Sameness;
 use super::plan::ordinals::{Ordinals, ordinal_of};
 use super::revisions::Present;
+use crate::live_reads::{STATEFUL_SET_DOCUMENT, STATEFUL_SET_TAKEN};
 use coxswain_machinery::api::Kind;
 use coxswain_machinery::api::apps::{ControllerRevision, RevisionDocument, StatefulSet};
 use coxswain_machinery::api::kinds::{
@@ -15,7 +16,7 @@ use coxswain_machinery::api::kinds::{
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::storage::PersistentVolumeClaim;
 use coxswain_machinery::executor::{Effect, WriteEffect};
-use coxswain_machinery::framework::{Observation, ObserveError, Read, Reads};
+use coxswain_machinery::framework::{DeclaredRead, Observation, ObserveError, Read, Reads};
 use coxswain_machinery::informer::Lister;
 use coxswain_machinery::model::owners::{Claim, ControllerKey, claim};
 use coxswain_machinery::model::revisions::{self, Numbers, REVISION_LABEL, TemplateDocument};
@@ -253,14 +254,18 @@ fn taken(read: &Reads) -> impl Iterator<Item = &Effect> {
 
 /// Whether a name was taken by the same document, which is then the present one, or by another, and
 /// then the next name is another one. What must be read to tell.
-fn find_taken(view: &mut View, read: &Reads) -> Result<Option<Read>, ObserveError> {
+fn find_taken(view: &mut View, read: &Reads) -> Result<Option<DeclaredRead>, ObserveError> {
     let met = read
         .written()
         .iter()
         .filter(|effect| effect.kind == &CONTROLLER_REVISIONS && effect.change == WriteEffect::Nothing);
     for effect in met {
         let found = match read.object(&CONTROLLER_REVISIONS, &effect.key) {
-            None => return Ok(Some(Read::Object(&CONTROLLER_REVISIONS, effect.key.clone()))),
+            None => {
+                return Ok(Some(
+                    STATEFUL_SET_TAKEN.of(Read::Object(&CONTROLLER_REVISIONS, effect.key.clone())),
+                ));
+            }
             Some(Err(error)) => return Err(ObserveError::Retry(error.to_string())),
             Some(Ok(found)) => found.cloned().and_then(typed::<ControllerRevision>),
         };
@@ -277,7 +282,7 @@ fn find_taken(view: &mut View, read: &Reads) -> Result<Option<Read>, ObserveErro
 }
 
 /// The newest revision, if it means the same as the template. What must be read to tell.
-fn find_same(view: &mut View, room: &Controller, read: &Reads) -> Result<Option<Read>, ObserveError> {
+fn find_same(view: &mut View, room: &Controller, read: &Reads) -> Result<Option<DeclaredRead>, ObserveError> {
     let has_created = taken(read).next().is_some();
     let Some(newest) = view.revisions.last().filter(|_| room.gates.semantic_revisions && !has_created) else {
         return Ok(None);
@@ -305,7 +310,7 @@ fn find_same(view: &mut View, room: &Controller, read: &Reads) -> Result<Option<
 }
 
 /// The template of the current revision, if a pod is to be made of it. What must be read for that.
-fn read_current(view: &mut View, read: &Reads) -> Result<Option<Read>, ObserveError> {
+fn read_current(view: &mut View, read: &Reads) -> Result<Option<DeclaredRead>, ObserveError> {
     let (Some(present), Some(current)) = (view.present.revision(), view.current()) else { return Ok(None) };
     if present.metadata.name == current.metadata.name || !super::plan::makes_old_pods(view) {
         return Ok(None);
@@ -326,7 +331,7 @@ fn read_current(view: &mut View, read: &Reads) -> Result<Option<Read>, ObserveEr
 
 /// The document of a revision, as far as it was read.
 enum Found {
-    NotRead(Read),
+    NotRead(DeclaredRead),
     /// `None` if it is gone.
     Read(Option<Arc<RevisionDocument>>),
 }
@@ -334,7 +339,9 @@ enum Found {
 fn document_of(revision: &ControllerRevision, read: &Reads) -> Result<Found, ObserveError> {
     let key = Key::of(&revision.metadata);
     match read.object(&CONTROLLER_REVISION_DOCUMENTS, &key) {
-        None => Ok(Found::NotRead(Read::Object(&CONTROLLER_REVISION_DOCUMENTS, key))),
+        None => {
+            Ok(Found::NotRead(STATEFUL_SET_DOCUMENT.of(Read::Object(&CONTROLLER_REVISION_DOCUMENTS, key))))
+        }
         Some(Ok(found)) => Ok(Found::Read(found.cloned().and_then(typed::<RevisionDocument>))),
         Some(Err(error)) => Err(ObserveError::Retry(error.to_string())),
     }

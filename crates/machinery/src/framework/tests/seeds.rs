@@ -180,7 +180,7 @@ impl Room for ReadsLive {
     fn observe(&self, _: &Key, _: &[Failure], read: &Reads) -> Result<Observation<()>, ObserveError> {
         let pod = Key::new("ns", "pod");
         Ok(match read.object(&PODS, &pod) {
-            None => Observation::Needs(vec![Read::Object(&PODS, pod)]),
+            None => Observation::Needs(vec![TEST_READ.of(Read::Object(&PODS, pod))]),
             Some(_) => Observation::Nothing,
         })
     }

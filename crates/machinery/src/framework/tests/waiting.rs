@@ -121,6 +121,32 @@ async fn after_an_outage_one_live_read_serves_a_whole_namespace() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn keys_that_wait_for_one_place_share_the_pause_after_a_failed_live_read() {
+    const KEYS: usize = 50;
+    let mut bench = Bench::new();
+    let once = Arc::new(Once::default());
+    bench.worker.reconcile = Arc::clone(&once) as _;
+    let worker = Arc::new(bench.worker);
+    (0..KEYS).for_each(|at| worker.queue.add(Key::new("ns", at.to_string())));
+    let mut tasks = JoinSet::new();
+    tasks.spawn(Arc::clone(&worker).run());
+    while once.created.lock().len() < KEYS {
+        tokio::task::yield_now().await;
+    }
+    let reads = || bench.server.1.lock().iter().filter(|request| request.starts_with("GET")).count();
+    sleep(Duration::from_mins(1)).await;
+    let failed = reads();
+    assert!((4..=8).contains(&failed), "{failed} reads in a minute without an answer");
+    bench.server.answer(200, list("9", &["7"]));
+    bench.store.bookmark("7");
+    sleep(Duration::from_mins(20)).await;
+    assert_eq!((reads() - failed, *once.looked_again.lock()), (1, KEYS));
+    assert!(worker.freshness.failed.lock().is_empty() && worker.freshness.expectations.is_empty());
+    worker.queue.shut_down_now();
+    tasks.join_all().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn keys_that_wait_for_a_cache_are_listed_until_it_has_caught_up() {
     let bench = Bench::new();
     let waiting = |limit| {
@@ -237,7 +263,7 @@ impl Reconcile for Metered {
         let path =
             RequestPath::group_version(&key.namespace, "v1").series(&[query]).uri(Query::NONE).unwrap();
         if reads.json(&path).is_none() {
-            return Ok(Pass::Needs(vec![Read::Json(path)]));
+            return Ok(Pass::Needs(vec![TEST_READ.of(Read::Json(path))]));
         }
         self.0.lock().push(key.clone());
         Ok(Pass::Nothing)
@@ -452,7 +478,7 @@ impl Reconcile for Owned {
     fn plan(&self, key: &Key, _: &[Failure], reads: &Reads, _: Timestamp) -> Result<Pass, ObserveError> {
         let owner = Key::new("refused", "owner");
         if key.namespace == "refused" && reads.object(&PODS, &owner).is_none() {
-            return Ok(Pass::Needs(vec![Read::Object(&PODS, owner)]));
+            return Ok(Pass::Needs(vec![TEST_READ.of(Read::Object(&PODS, owner))]));
         }
         self.0.lock().push(key.clone());
         Ok(Pass::Nothing)

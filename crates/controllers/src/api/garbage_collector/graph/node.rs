@@ -207,6 +207,8 @@ impl Nodes {
         self.by_uid.len()
     }
 
+    /// The node of a UID. It takes no coordinates: of one UID there is one node, be it an object or the subject of references with
+    /// different coordinates. Each edge has the coordinates of its own reference, and [`Node::is_at`] compares them with the object.
     pub(super) fn find(&self, uid: &Uid) -> Option<NodeId> {
         let is_it = |id: &NodeId| self.get(*id).is_some_and(|node| node.uid == *uid);
         self.by_uid.find(self.hasher.hash_one(uid), is_it).copied()

@@ -2,7 +2,7 @@
 //!
 //! As an owner such an object is a virtual node, which its dependents have looked up. As a dependent it stays what it was: an owner
 //! that waits for it goes on waiting. It ends when a watch shows it again or shows all objects of its resource without it, and
-//! when a live read does not find it.
+//! when a live read does not find it. Objects of a resource that never returns are removed, unless other objects depend on them.
 
 use std::time::Duration;
 
@@ -37,6 +37,9 @@ impl Graph {
     pub fn forget_kind(&mut self, kind: &'static Kind, affected: &mut AffectedObjects) {
         let of_kind = self.nodes.iter().filter(|(_, node)| node.kind() == Some(kind));
         let all: Vec<(NodeId, bool)> = of_kind.map(|(id, node)| (id, node.owners.is_empty())).collect();
+        if all.iter().any(|(_, is_free)| !is_free) {
+            self.hidden.insert((kind.group, kind.resource), (kind, None));
+        }
         for (id, is_free) in all {
             if is_free {
                 self.take_out(id, Removal::Missed, affected);
@@ -49,15 +52,11 @@ impl Graph {
     /// All objects of `kind` that there are have been observed: unseen ones of its resource are gone.
     pub fn shown(&mut self, kind: &'static Kind, affected: &mut AffectedObjects) {
         self.not_served.remove(&(kind.group, kind.resource));
+        self.hidden.remove(&(kind.group, kind.resource));
         if self.unseen == 0 {
             return;
         }
-        let is_of = |node: &Node| {
-            node.is_unseen
-                && node.row.is_some_and(|row| row.group == kind.group && row.resource == kind.resource)
-        };
-        let gone: Vec<NodeId> = self.nodes.iter().filter(|(_, node)| is_of(node)).map(|(id, _)| id).collect();
-        for id in gone {
+        for id in self.unseen_of(kind) {
             self.take_out(id, Removal::Missed, affected);
         }
     }
@@ -86,6 +85,56 @@ impl Graph {
         // They may wait for others that are unseen.
         self.tell_waiting_owners(id, affected);
         self.take_out(id, removal, affected);
+    }
+
+    /// Removes unseen objects of resources that no API server has served for ten minutes, so that resources that come and go under ever
+    /// new names leave nothing behind. `served` is discovery's answer for a resource; an error is no answer. Objects that others refer to
+    /// stay, and so do objects that an owner waits for: [`Graph::looked_for`] decides about the latter.
+    pub fn sweep_unseen(
+        &mut self,
+        served: impl Fn(&'static Kind) -> Result<Option<&'static Kind>, String>,
+        affected: &mut AffectedObjects,
+    ) {
+        let mut gone: Vec<&'static Kind> = Vec::new();
+        for (kind, since) in self.hidden.values_mut() {
+            if served(kind) != Ok(None) {
+                *since = None;
+            } else if since.get_or_insert_with(Stopwatch::start).elapsed() >= FOR_GOOD {
+                *since = None;
+                gone.push(*kind);
+            }
+        }
+        for kind in gone {
+            self.remove_hidden(kind, affected);
+        }
+    }
+
+    /// Removes the unseen objects of a resource that nothing refers to, then those that only these referred to.
+    fn remove_hidden(&mut self, kind: &'static Kind, affected: &mut AffectedObjects) {
+        let mut left = self.unseen_of(kind);
+        while let Some(id) = left.pop() {
+            let is_free = |node: &Node| {
+                is_unseen_of(node, kind) && node.dependents().is_empty() && !self.is_waited_for(node)
+            };
+            let Some(node) = self.nodes.get(id).filter(|node| is_free(node)) else { continue };
+            left.extend(node.owners.iter().map(|edge| edge.owner));
+            self.take_out(id, Removal::Missed, affected);
+        }
+        if self.unseen_of(kind).is_empty() {
+            self.hidden.remove(&(kind.group, kind.resource));
+            self.not_served.remove(&(kind.group, kind.resource));
+        }
+    }
+
+    /// Whether the foreground deletion of an owner waits for this dependent.
+    fn is_waited_for(&self, node: &Node) -> bool {
+        let mut owners =
+            node.owners.iter().filter(|edge| edge.counts).filter_map(|edge| self.nodes.get(edge.owner));
+        owners.any(|owner| owner.state.foreground_deleting)
+    }
+
+    fn unseen_of(&self, kind: &'static Kind) -> Vec<NodeId> {
+        self.nodes.iter().filter(|(_, node)| is_unseen_of(node, kind)).map(|(id, _)| id).collect()
     }
 
     /// The watch of an object has ended. As an owner it has to be looked for, as a dependent it stays what it was.
@@ -125,4 +174,9 @@ impl Graph {
             node.owners.get(held.edge as usize).filter(|edge| edge.counts).and_then(|_| identity(node))
         })
     }
+}
+
+/// Whether a node is an unseen object of this kind's resource, in whatever version.
+fn is_unseen_of(node: &Node, kind: &'static Kind) -> bool {
+    node.is_unseen && node.row.is_some_and(|row| row.group == kind.group && row.resource == kind.resource)
 }

@@ -70,7 +70,7 @@ impl World {
             match observe(&graph, &Discovered(resolve), &attempt, false, &reads).expect("an observation") {
                 Observation::Nothing => return Plan::default(),
                 Observation::Needs(needs) => {
-                    for need in needs {
+                    for need in needs.into_iter().map(Read::from) {
                         let Read::Object(kind, key) = need else { panic!("{need:?}") };
                         let found = self.0.read(kind, &key);
                         reads = reads.with_object(kind, key, found);

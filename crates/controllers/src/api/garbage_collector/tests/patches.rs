@@ -24,7 +24,7 @@ fn patches(pods: &[&ObjectMeta], attempt: &Attempt) -> Vec<Patch> {
             Observation::Nothing => return Vec::new(),
             Observation::View(view) => return written(plan(&view).steps),
             Observation::Needs(needs) => {
-                for need in needs {
+                for need in needs.into_iter().map(Read::from) {
                     let Read::Object(kind, key) = need else { panic!("{need:?}") };
                     let found = pods.iter().find(|pod| Key::of(pod) == key).map(|pod| partial(pod));
                     reads = reads.with_object(kind, key, Ok(found));

@@ -29,7 +29,7 @@ fn look_at(graph: &Graph, attempt: &Attempt, changed: bool, live: Live<'_>) -> O
             Observation::Nothing => return None,
             Observation::View(view) => return Some(view),
             Observation::Needs(needs) => {
-                for read in needs {
+                for read in needs.into_iter().map(Read::from) {
                     let Read::Object(kind, key) = read else { panic!("{read:?}") };
                     let there =
                         |(held, meta): &&(&'static Kind, &ObjectMeta)| *held == kind && Key::of(meta) == key;

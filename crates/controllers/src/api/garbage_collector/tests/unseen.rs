@@ -232,3 +232,55 @@ fn dependents_out_of_sight_are_cut_loose_where_they_are_served() {
         Err(ObserveError::Retry(_))
     ));
 }
+
+#[tokio::test(start_paused = true)]
+async fn objects_of_a_resource_that_never_returns_are_forgotten() {
+    let (mut graph, owner) = (Graph::new(), object("owner"));
+    let child = object("child").owned_by(&GADGET, &owner);
+    let grandchild = object("grandchild").owned_by(&GADGET, &child);
+    let _ = told(|affected| {
+        for held in [&owner, &child, &grandchild] {
+            graph.observe(&GADGET, held, affected);
+        }
+    });
+    let held = object("held").owned_by(&THING, &owner);
+    let _ = told(|affected| graph.forget_kind(&GADGET, affected));
+    let nodes = |graph: &Graph| (graph.stats().nodes, graph.stats().virtual_nodes);
+    // The owner of no object has no owners, and is a virtual node since then.
+    assert_eq!(nodes(&graph), (3, 3));
+    let sweep = async |graph: &mut Graph, kinds: Gadgets, minutes: u64| {
+        tokio::time::advance(Duration::from_mins(minutes)).await;
+        told(|affected| graph.sweep_unseen(|kind| kinds.served(kind), affected)).0
+    };
+    for (kinds, minutes) in
+        [(Gadgets::NotServed, 0), (Gadgets::NotServed, 9), (Gadgets::Unknown, 1), (Gadgets::NotServed, 9)]
+    {
+        assert!(sweep(&mut graph, kinds, minutes).await.is_empty());
+        assert_eq!(nodes(&graph), (3, 3), "it may be installed again");
+    }
+    let _ = see(&mut graph, &[&held]);
+    assert!(sweep(&mut graph, Gadgets::NotServed, 10).await.is_empty(), "nobody depends on them");
+    assert_eq!(nodes(&graph), (2, 1), "the owner of a living object stays, as far as that refers to it");
+    let _ = told(|affected| graph.gone(&THING, &held.at(9), affected));
+    assert!(graph.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_others_depend_on_or_wait_for_is_not_forgotten() {
+    let (waited, parent) = (gadget("waited"), object("parent").owned_by(&THING, &object("root")));
+    let (mut graph, _) = waiting_for(&[&waited, &parent]);
+    let _ = see(&mut graph, &[&object("child").owned_by(&GADGET, &parent)]);
+    let nodes = graph.len();
+    for _ in 0..3 {
+        let affected = told(|affected| graph.sweep_unseen(|_| Ok(None), affected)).0;
+        assert_eq!((graph.len(), affected), (nodes, Vec::new()));
+        tokio::time::advance(Duration::from_mins(10)).await;
+    }
+    let _ = told(|affected| graph.gone(&THING, &object("child").at(9), affected));
+    for _ in 0..2 {
+        let _ = told(|affected| graph.sweep_unseen(|_| Ok(None), affected));
+        tokio::time::advance(Duration::from_mins(10)).await;
+    }
+    assert_eq!(graph.len(), 2, "the owner, and the dependent that it waits for");
+    assert!(!is_released(&graph));
+}

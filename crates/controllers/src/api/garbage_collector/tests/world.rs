@@ -126,7 +126,7 @@ impl World {
             None => match self.observe(&running) {
                 Observation::Nothing => self.done(running),
                 Observation::Needs(needs) => {
-                    let Some(Read::Object(kind, key)) = needs.into_iter().next() else {
+                    let Some(Read::Object(kind, key)) = needs.into_iter().map(Read::from).next() else {
                         panic!("an object is needed")
                     };
                     let found = self.server.get(kind, &key).map(partial);

@@ -298,7 +298,7 @@ impl World {
             };
             assert!(!needs.is_empty());
             for read in needs {
-                reads = self.read(reads, read);
+                reads = self.read(reads, read.into());
             }
         }
         panic!("it goes round in circles")

@@ -33,7 +33,7 @@ fn planned(migration: &StorageVersionMigration, read: &Reads) -> Plan {
 
 fn needs(migration: &StorageVersionMigration, read: &Reads) -> Vec<Read> {
     match observed(migration, read).unwrap() {
-        Observation::Needs(reads) => reads,
+        Observation::Needs(reads) => reads.into_iter().map(Read::from).collect(),
         other => panic!("{other:?}"),
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::super::documents::{is_silence, title};
+use super::super::documents::{Learned, is_silence, title};
 use super::super::existing;
 use super::fixtures::{INDEX, World, about_webs, index, policy, refused, rule, with_params};
 use coxswain_machinery::framework::{ApiError, ApiResource, Observation, ObserveError, Reads, RequestUri};
@@ -66,6 +66,22 @@ fn a_document_is_read_again_when_its_hash_has_changed() {
         "the one takes the place of the other"
     );
     assert!(world.room.library.bytes() > 0 && world.room.library.bytes() < 4096);
+}
+
+#[test]
+fn a_document_that_the_index_no_longer_lists_is_removed() {
+    let world = World::of(&[about_webs(&["true"])]);
+    world.committed();
+    let library = &world.room.library;
+    assert_eq!(library.unlisted(&index("2")), Vec::<String>::new());
+    let unlisted = library.unlisted(&json!({ "paths": { "apis/apps/v1": {} } }));
+    assert_eq!(unlisted, ["apis/example.com/v1"]);
+    coxswain_machinery::framework::Memory::commit(
+        &**library,
+        &Key::new("", "a"),
+        Learned { unlisted, ..Learned::default() },
+    );
+    assert!(library.versions().is_empty());
 }
 
 #[test]

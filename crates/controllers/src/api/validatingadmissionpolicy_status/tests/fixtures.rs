@@ -202,9 +202,9 @@ impl World {
                 Ok(Observation::Nothing) => return (Ok(None), told),
                 Ok(Observation::View(view)) => return (Ok(Some(view)), told),
                 Ok(Observation::Needs(needs)) => {
-                    told.push(needs.iter().map(name).collect());
+                    told.push(needs.iter().map(|need| name(need)).collect());
                     assert!(told.len() < 6, "{told:?}");
-                    reads = needs.into_iter().fold(reads, |reads, read| self.answer(reads, read));
+                    reads = needs.into_iter().fold(reads, |reads, read| self.answer(reads, read.into()));
                 }
             }
         }

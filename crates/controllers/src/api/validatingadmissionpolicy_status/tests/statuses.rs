@@ -24,7 +24,7 @@ fn a_policy_without_mistakes_is_said_to_be_checked() {
     });
     assert_eq!(applied(&plan), expected);
     assert_eq!(plan.steps[0].writes().count(), 1);
-    assert_eq!(learned.len(), 1);
+    assert_eq!(learned.documents.len(), 1);
 }
 
 #[test]

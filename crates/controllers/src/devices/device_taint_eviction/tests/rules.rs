@@ -1,7 +1,12 @@
 //! What the status of a rule says.
 
+use std::sync::Arc;
+
+use super::super::keys::own_rule;
 use super::fixtures::{Bench, at, claim, exists, pod, rule, slice};
+use coxswain_machinery::api::AnyObject;
 use coxswain_machinery::api::meta::Condition;
+use coxswain_machinery::informer::Delta;
 use coxswain_machinery::wire::Time;
 
 fn says(bench: &Bench, seconds: i64) -> String {
@@ -51,6 +56,22 @@ fn a_rule_without_an_effect_tells_once_what_it_would_do() {
     assert!(says(&bench, 40).contains(
         "1 published device selected. 1 allocated device selected. 1 pod would be evicted in 1 namespace if"
     ));
+}
+
+#[test]
+fn a_deleted_rule_is_forgotten() {
+    let bench = Bench::new(claim(vec![exists("broken", None)]), &[]);
+    let rule = rule(Some(["d", "*", "*"]), "None");
+    bench.put(rule.clone());
+    assert!(says(&bench, 0).contains("NoEffect"));
+    let told = &bench.rules.told;
+    assert_eq!(told.len(), 1);
+    let (own_rule, gone) = (own_rule(Arc::clone(told)), Arc::new(rule) as AnyObject);
+    let resync = Delta { old: Some(&gone), new: Some(&gone), initial: false, resync: true };
+    own_rule(resync, &mut |_| {});
+    assert_eq!(told.len(), 1);
+    own_rule(Delta { old: Some(&gone), new: None, initial: false, resync: false }, &mut |_| {});
+    assert_eq!(told.len(), 0);
 }
 
 #[test]

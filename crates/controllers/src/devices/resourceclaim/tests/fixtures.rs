@@ -315,7 +315,9 @@ impl From<Arc<ResourceClaimTemplate>> for Held {
 fn decide<N, R: Room<N>>(room: &R, name: &str, read: &Reads) -> Result<Vec<String>, String> {
     match room.observe(&Key::new("ns", name), &[], read) {
         Ok(Observation::Nothing) => Ok(vec!["nothing".to_owned()]),
-        Ok(Observation::Needs(needs)) => Err(needs.iter().map(shown_read).collect::<Vec<_>>().join(", ")),
+        Ok(Observation::Needs(needs)) => {
+            Err(needs.iter().map(|need| shown_read(need)).collect::<Vec<_>>().join(", "))
+        }
         Ok(Observation::View(view)) => Ok(lines(&R::plan(&view, NOW))),
         Err(ObserveError::Retry(why) | ObserveError::Terminal(why)) => Err(why),
     }

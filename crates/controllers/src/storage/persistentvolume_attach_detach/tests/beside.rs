@@ -30,7 +30,7 @@ impl Workers {
             let reads = stage.reads(&needed, &[]);
             match self.0.plan(&Key::new("", node), failures, &reads, Timestamp::UNIX_EPOCH).unwrap() {
                 Pass::Plan(plan, note) => return UnderWay { plan, note },
-                Pass::Needs(needs) => needed.extend(needs),
+                Pass::Needs(needs) => needed.extend(needs.into_iter().map(Read::from)),
                 Pass::Nothing => panic!("nothing is at {node}"),
             }
         }

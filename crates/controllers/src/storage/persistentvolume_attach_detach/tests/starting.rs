@@ -127,13 +127,25 @@ fn an_attachment_that_the_cache_has_not_heard_of_is_waited_for() {
     stage.unheard = vec![made];
     stage.look("n");
     assert_eq!(stage.happened(), ["n lists []", "read volumeattachments.storage.k8s.io"]);
-    assert_eq!(stage.look_in, Some(secs(1)));
+    assert_eq!(stage.look_in, Some(Duration::from_millis(500)));
+    stage.look("n");
+    assert_eq!(stage.happened(), [""; 0], "it is not the time yet");
+    stage.at += Duration::from_millis(500);
     stage.look("n");
     assert_eq!(
         stage.happened(),
         ["read nodes", "read nodes", "read volumeattachments.storage.k8s.io"],
         "nor is it taken for gone"
     );
+    assert_eq!(stage.look_in, Some(secs(1)));
+    let mut reads = 0;
+    let end = stage.at + Duration::from_hours(1);
+    while stage.at < end {
+        stage.at += stage.look_in.unwrap();
+        stage.look("n");
+        reads += stage.happened().iter().filter(|told| told.contains("read volumeattachments")).count();
+    }
+    assert!((30..=45).contains(&reads), "{reads} reads in an hour of a cache that cannot show it");
     // Now that its end would be seen, it may begin to go.
     stage.unheard.clear();
     stage.made("a", "n", true);

@@ -315,7 +315,7 @@ impl World {
                 Observation::View(view) => return Ok(Some(view)),
                 Observation::Needs(more) => {
                     for read in more {
-                        reads = self.read(reads, read);
+                        reads = self.read(reads, read.into());
                     }
                 }
             }

@@ -233,7 +233,7 @@ impl Server {
                 Observation::Nothing => return Ok(None),
                 Observation::View(view) => return Ok(Some(view)),
                 Observation::Needs(needs) => {
-                    for read in needs {
+                    for read in needs.into_iter().map(Read::from) {
                         let Read::Object(kind, key) = read else { panic!("{read:?}") };
                         let found = self.api.read(kind, &key);
                         reads = reads.with_object(kind, key, found);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::super::view::{View, in_the_way, node_of};
 use super::claims::Claims;
 use super::writes;
+use crate::live_reads::DAEMON_SET_ADOPTION;
 use coxswain_machinery::api::apps::ControllerRevision;
 use coxswain_machinery::api::kinds::{CONTROLLER_REVISIONS, DAEMON_SETS};
 use coxswain_machinery::model::owners::{self, Claim, claim};
@@ -68,7 +69,12 @@ pub(super) fn settle(
     revisions::sort(&mut own);
     adopted.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
     // A revision that is gone or taken would be counted, so the plan has to be made again.
-    steps.extend(revisions::adoption(owner, &DAEMON_SETS, &adopted, Tolerate::default()));
+    steps.extend(revisions::adoption(
+        owner,
+        (&DAEMON_SETS, &DAEMON_SET_ADOPTION),
+        &adopted,
+        Tolerate::default(),
+    ));
     // The adoption changes the resource version, and its news brings the DaemonSet back.
     let adopted: HashSet<&Uid> = adopted.iter().map(|revision| &revision.metadata.uid).collect();
     let is_at_hand = |revision: &ControllerRevision| !adopted.contains(&revision.metadata.uid);

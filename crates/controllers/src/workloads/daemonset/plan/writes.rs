@@ -2,6 +2,7 @@
 
 use super::super::tolerations;
 use super::super::view::{View, node_of};
+use crate::live_reads::DAEMON_SET_ADOPTION;
 use coxswain_machinery::api::core::PodTemplateSpec;
 use coxswain_machinery::api::kinds::{DAEMON_SETS, PODS};
 use coxswain_machinery::api::pod::Pod;
@@ -150,7 +151,12 @@ pub(super) fn relabel_pod(pod: &Pod, hash: &str) -> Write {
 /// Before an adoption: a DaemonSet that is gone, or goes, adopts nothing.
 pub(super) fn owner_is_alive(view: &View) -> Step {
     let owner = &view.daemon_set.metadata;
-    Step::Verify(Verify { kind: &DAEMON_SETS, key: Key::of(owner), expect: Expect::Alive(owner.uid.clone()) })
+    Step::Verify(Verify {
+        read: &DAEMON_SET_ADOPTION,
+        kind: &DAEMON_SETS,
+        key: Key::of(owner),
+        expect: Expect::Alive(owner.uid.clone()),
+    })
 }
 
 fn event(view: &View, warning: bool, reason: &'static str, message: String) -> EventSpec {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::super::view::View;
+use crate::live_reads::DEPLOYMENT_ADOPTION;
 use coxswain_machinery::api::apps::ReplicaSet;
 use coxswain_machinery::api::kinds::{DEPLOYMENTS, REPLICA_SETS};
 use coxswain_machinery::model::owners::{self, Claim, claim};
@@ -55,7 +56,12 @@ impl<'a> Claims<'a> {
         let mut steps: Vec<Step> = self.releases(view).into_iter().map(Step::Write).collect();
         if self.adopts() {
             let expect = Expect::Alive(owner.uid.clone());
-            steps.push(Step::Verify(Verify { kind: &DEPLOYMENTS, key: Key::of(owner), expect }));
+            steps.push(Step::Verify(Verify {
+                read: &DEPLOYMENT_ADOPTION,
+                kind: &DEPLOYMENTS,
+                key: Key::of(owner),
+                expect,
+            }));
             // Nothing is tolerated here: one that is gone or taken may have told nobody, so the plan is made again.
             let adoption =
                 |set: &&ReplicaSet| patch(set, owners::adoption(owner, &DEPLOYMENTS, &set.metadata));

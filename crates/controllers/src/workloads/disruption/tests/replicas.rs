@@ -122,7 +122,7 @@ fn controller_that_cannot_be_addressed_closes_the_budget_and_is_not_read_again()
 #[test]
 fn scales_are_read_of_those_that_are_not_cached() {
     let asked = |bench: &Bench| match bench.observe("web", &[]) {
-        Observation::Needs(reads) => reads,
+        Observation::Needs(reads) => reads.into_iter().map(Read::from).collect::<Vec<_>>(),
         other => panic!("{other:?}"),
     };
     assert_eq!(asked(&half(&[ROLLOUT, SET])), [Read::Resources]);

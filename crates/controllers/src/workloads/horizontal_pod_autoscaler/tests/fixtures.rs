@@ -293,7 +293,7 @@ impl Bench {
                 Observation::View(view) => return Some((view, reads)),
                 Observation::Needs(needs) => {
                     for need in needs {
-                        reads = self.read(reads, need);
+                        reads = self.read(reads, need.into());
                     }
                 }
             }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::super::member::TRACKING;
 use super::super::view::View;
 use super::members::{Member, Members};
+use crate::live_reads::JOB_ADOPTION;
 use coxswain_machinery::api::kinds::{JOBS, PODS};
 use coxswain_machinery::api::meta::ObjectMeta;
 use coxswain_machinery::api::pod::Pod;
@@ -22,7 +23,7 @@ pub(super) fn claims(view: &View, members: &Members<'_>) -> Vec<Step> {
     let owner = &view.job.metadata;
     if !members.adopted.is_empty() {
         let expect = Expect::Alive(owner.uid.clone());
-        steps.push(Step::Verify(Verify { kind: &JOBS, key: Key::of(owner), expect }));
+        steps.push(Step::Verify(Verify { read: &JOB_ADOPTION, kind: &JOBS, key: Key::of(owner), expect }));
     }
     let released = members.released.iter().map(|pod| release(owner, pod));
     let adopted = members.adopted.iter().map(|pod| adopt(owner, pod));

@@ -1,6 +1,7 @@
 //! Which pods and revisions are the StatefulSet's, which it takes over, and which pods it lets go of.
 
 use super::super::view::{View, is_member};
+use crate::live_reads::STATEFUL_SET_ADOPTION;
 use coxswain_machinery::api::apps::ControllerRevision;
 use coxswain_machinery::api::kinds::{CONTROLLER_REVISIONS, PODS, STATEFUL_SETS};
 use coxswain_machinery::api::pod::Pod;
@@ -76,10 +77,20 @@ impl<'a> Members<'a> {
     /// The adoptions, those of revisions first, and the releases.
     pub(super) fn steps(&self, view: &View) -> Vec<Step> {
         let owner = &view.set.metadata;
-        let mut steps = revisions::adoption(owner, &STATEFUL_SETS, &self.free, Tolerate::default());
+        let mut steps = revisions::adoption(
+            owner,
+            (&STATEFUL_SETS, &STATEFUL_SET_ADOPTION),
+            &self.free,
+            Tolerate::default(),
+        );
         if !self.adopted.is_empty() && steps.is_empty() {
             let expect = Expect::Alive(owner.uid.clone());
-            steps.push(Step::Verify(Verify { kind: &STATEFUL_SETS, key: Key::of(owner), expect }));
+            steps.push(Step::Verify(Verify {
+                read: &STATEFUL_SET_ADOPTION,
+                kind: &STATEFUL_SETS,
+                key: Key::of(owner),
+                expect,
+            }));
         }
         // A pod that is gone, or whose name another pod bears by now, needs no release.
         let released = self.released.iter().map(|pod| Write {
