@@ -225,6 +225,9 @@ fn leadership_and_queues() {
     assert_eq!(leader::row(&held, &replicas, now()), ["a", "<none>", "3", "50s", "<none>", "1/2 live"]);
     let off = leader::sheet(&GetLeaderResponse::default(), now());
     assert_eq!(off, "Lease:        leader election is off\nAnswered by:  <none>\n");
+    let overrides = Some(OverridesInForce { count: 2, oldest_time: Some(time(-60)) });
+    let shown = leader::sheet(&GetLeaderResponse { overrides, ..Default::default() }, now());
+    assert!(shown.contains("Overrides:    2 in force, the oldest given "), "{shown}");
 
     let queue = Queue {
         name: "q".into(),

@@ -141,6 +141,61 @@ func (x *Leader) GetAdminAddress() string {
 	return ""
 }
 
+// The overrides in force.
+type OverridesInForce struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Number of controllers with an override in force.
+	Count int32 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	// When the oldest of these overrides was given; absent if there are none.
+	OldestTime    *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=oldest_time,json=oldestTime,proto3" json:"oldest_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OverridesInForce) Reset() {
+	*x = OverridesInForce{}
+	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OverridesInForce) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OverridesInForce) ProtoMessage() {}
+
+func (x *OverridesInForce) ProtoReflect() protoreflect.Message {
+	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OverridesInForce.ProtoReflect.Descriptor instead.
+func (*OverridesInForce) Descriptor() ([]byte, []int) {
+	return file_coxswain_admin_v1_leader_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *OverridesInForce) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *OverridesInForce) GetOldestTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.OldestTime
+	}
+	return nil
+}
+
 // Request of GetLeader.
 type GetLeaderRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -152,7 +207,7 @@ type GetLeaderRequest struct {
 
 func (x *GetLeaderRequest) Reset() {
 	*x = GetLeaderRequest{}
-	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[1]
+	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -164,7 +219,7 @@ func (x *GetLeaderRequest) String() string {
 func (*GetLeaderRequest) ProtoMessage() {}
 
 func (x *GetLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[1]
+	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -177,7 +232,7 @@ func (x *GetLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLeaderRequest.ProtoReflect.Descriptor instead.
 func (*GetLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_coxswain_admin_v1_leader_proto_rawDescGZIP(), []int{1}
+	return file_coxswain_admin_v1_leader_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *GetLeaderRequest) GetLease() string {
@@ -193,14 +248,16 @@ type GetLeaderResponse struct {
 	// Who leads.
 	Leader *Leader `protobuf:"bytes,1,opt,name=leader,proto3" json:"leader,omitempty"`
 	// All replicas that have announced themselves, by identity.
-	Replicas      []*Replica `protobuf:"bytes,2,rep,name=replicas,proto3" json:"replicas,omitempty"`
+	Replicas []*Replica `protobuf:"bytes,2,rep,name=replicas,proto3" json:"replicas,omitempty"`
+	// The overrides in force, of all controllers.
+	Overrides     *OverridesInForce `protobuf:"bytes,30,opt,name=overrides,proto3" json:"overrides,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetLeaderResponse) Reset() {
 	*x = GetLeaderResponse{}
-	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[2]
+	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -212,7 +269,7 @@ func (x *GetLeaderResponse) String() string {
 func (*GetLeaderResponse) ProtoMessage() {}
 
 func (x *GetLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[2]
+	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -225,7 +282,7 @@ func (x *GetLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLeaderResponse.ProtoReflect.Descriptor instead.
 func (*GetLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_coxswain_admin_v1_leader_proto_rawDescGZIP(), []int{2}
+	return file_coxswain_admin_v1_leader_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *GetLeaderResponse) GetLeader() *Leader {
@@ -238,6 +295,13 @@ func (x *GetLeaderResponse) GetLeader() *Leader {
 func (x *GetLeaderResponse) GetReplicas() []*Replica {
 	if x != nil {
 		return x.Replicas
+	}
+	return nil
+}
+
+func (x *GetLeaderResponse) GetOverrides() *OverridesInForce {
+	if x != nil {
+		return x.Overrides
 	}
 	return nil
 }
@@ -255,7 +319,7 @@ type WatchLeaderRequest struct {
 
 func (x *WatchLeaderRequest) Reset() {
 	*x = WatchLeaderRequest{}
-	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[3]
+	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -267,7 +331,7 @@ func (x *WatchLeaderRequest) String() string {
 func (*WatchLeaderRequest) ProtoMessage() {}
 
 func (x *WatchLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[3]
+	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -280,7 +344,7 @@ func (x *WatchLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchLeaderRequest.ProtoReflect.Descriptor instead.
 func (*WatchLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_coxswain_admin_v1_leader_proto_rawDescGZIP(), []int{3}
+	return file_coxswain_admin_v1_leader_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *WatchLeaderRequest) GetLease() string {
@@ -303,14 +367,16 @@ type WatchLeaderResponse struct {
 	// Who leads.
 	Leader *Leader `protobuf:"bytes,1,opt,name=leader,proto3" json:"leader,omitempty"`
 	// All replicas that have announced themselves, by identity.
-	Replicas      []*Replica `protobuf:"bytes,2,rep,name=replicas,proto3" json:"replicas,omitempty"`
+	Replicas []*Replica `protobuf:"bytes,2,rep,name=replicas,proto3" json:"replicas,omitempty"`
+	// The overrides in force, of all controllers.
+	Overrides     *OverridesInForce `protobuf:"bytes,30,opt,name=overrides,proto3" json:"overrides,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WatchLeaderResponse) Reset() {
 	*x = WatchLeaderResponse{}
-	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[4]
+	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -322,7 +388,7 @@ func (x *WatchLeaderResponse) String() string {
 func (*WatchLeaderResponse) ProtoMessage() {}
 
 func (x *WatchLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[4]
+	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -335,7 +401,7 @@ func (x *WatchLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchLeaderResponse.ProtoReflect.Descriptor instead.
 func (*WatchLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_coxswain_admin_v1_leader_proto_rawDescGZIP(), []int{4}
+	return file_coxswain_admin_v1_leader_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *WatchLeaderResponse) GetLeader() *Leader {
@@ -348,6 +414,13 @@ func (x *WatchLeaderResponse) GetLeader() *Leader {
 func (x *WatchLeaderResponse) GetReplicas() []*Replica {
 	if x != nil {
 		return x.Replicas
+	}
+	return nil
+}
+
+func (x *WatchLeaderResponse) GetOverrides() *OverridesInForce {
+	if x != nil {
+		return x.Overrides
 	}
 	return nil
 }
@@ -371,7 +444,7 @@ type StepDownRequest struct {
 
 func (x *StepDownRequest) Reset() {
 	*x = StepDownRequest{}
-	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[5]
+	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -383,7 +456,7 @@ func (x *StepDownRequest) String() string {
 func (*StepDownRequest) ProtoMessage() {}
 
 func (x *StepDownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[5]
+	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -396,7 +469,7 @@ func (x *StepDownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepDownRequest.ProtoReflect.Descriptor instead.
 func (*StepDownRequest) Descriptor() ([]byte, []int) {
-	return file_coxswain_admin_v1_leader_proto_rawDescGZIP(), []int{5}
+	return file_coxswain_admin_v1_leader_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *StepDownRequest) GetReason() string {
@@ -445,7 +518,7 @@ type StepDownResponse struct {
 
 func (x *StepDownResponse) Reset() {
 	*x = StepDownResponse{}
-	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[6]
+	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -457,7 +530,7 @@ func (x *StepDownResponse) String() string {
 func (*StepDownResponse) ProtoMessage() {}
 
 func (x *StepDownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[6]
+	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -470,7 +543,7 @@ func (x *StepDownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepDownResponse.ProtoReflect.Descriptor instead.
 func (*StepDownResponse) Descriptor() ([]byte, []int) {
-	return file_coxswain_admin_v1_leader_proto_rawDescGZIP(), []int{6}
+	return file_coxswain_admin_v1_leader_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *StepDownResponse) GetLeader() *Leader {
@@ -495,18 +568,24 @@ const file_coxswain_admin_v1_leader_proto_rawDesc = "" +
 	"\vtransitions\x18\x06 \x01(\x05R\vtransitions\x12\x18\n" +
 	"\aleading\x18\a \x01(\bR\aleading\x12)\n" +
 	"\x10replica_identity\x18\b \x01(\tR\x0freplicaIdentity\x12#\n" +
-	"\radmin_address\x18\t \x01(\tR\fadminAddress\"(\n" +
+	"\radmin_address\x18\t \x01(\tR\fadminAddress\"e\n" +
+	"\x10OverridesInForce\x12\x14\n" +
+	"\x05count\x18\x01 \x01(\x05R\x05count\x12;\n" +
+	"\voldest_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"oldestTime\"(\n" +
 	"\x10GetLeaderRequest\x12\x14\n" +
-	"\x05lease\x18\x01 \x01(\tR\x05lease\"~\n" +
+	"\x05lease\x18\x01 \x01(\tR\x05lease\"\xc1\x01\n" +
 	"\x11GetLeaderResponse\x121\n" +
 	"\x06leader\x18\x01 \x01(\v2\x19.coxswain.admin.v1.LeaderR\x06leader\x126\n" +
-	"\breplicas\x18\x02 \x03(\v2\x1a.coxswain.admin.v1.ReplicaR\breplicas\"U\n" +
+	"\breplicas\x18\x02 \x03(\v2\x1a.coxswain.admin.v1.ReplicaR\breplicas\x12A\n" +
+	"\toverrides\x18\x1e \x01(\v2#.coxswain.admin.v1.OverridesInForceR\toverrides\"U\n" +
 	"\x12WatchLeaderRequest\x12\x14\n" +
 	"\x05lease\x18\x01 \x01(\tR\x05lease\x12)\n" +
-	"\x10include_renewals\x18\x02 \x01(\bR\x0fincludeRenewals\"\x80\x01\n" +
+	"\x10include_renewals\x18\x02 \x01(\bR\x0fincludeRenewals\"\xc3\x01\n" +
 	"\x13WatchLeaderResponse\x121\n" +
 	"\x06leader\x18\x01 \x01(\v2\x19.coxswain.admin.v1.LeaderR\x06leader\x126\n" +
-	"\breplicas\x18\x02 \x03(\v2\x1a.coxswain.admin.v1.ReplicaR\breplicas\"\xe1\x01\n" +
+	"\breplicas\x18\x02 \x03(\v2\x1a.coxswain.admin.v1.ReplicaR\breplicas\x12A\n" +
+	"\toverrides\x18\x1e \x01(\v2#.coxswain.admin.v1.OverridesInForceR\toverrides\"\xe1\x01\n" +
 	"\x0fStepDownRequest\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12-\n" +
 	"\x12successor_identity\x18\x02 \x01(\tR\x11successorIdentity\x12=\n" +
@@ -533,39 +612,43 @@ func file_coxswain_admin_v1_leader_proto_rawDescGZIP() []byte {
 	return file_coxswain_admin_v1_leader_proto_rawDescData
 }
 
-var file_coxswain_admin_v1_leader_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_coxswain_admin_v1_leader_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_coxswain_admin_v1_leader_proto_goTypes = []any{
 	(*Leader)(nil),                // 0: coxswain.admin.v1.Leader
-	(*GetLeaderRequest)(nil),      // 1: coxswain.admin.v1.GetLeaderRequest
-	(*GetLeaderResponse)(nil),     // 2: coxswain.admin.v1.GetLeaderResponse
-	(*WatchLeaderRequest)(nil),    // 3: coxswain.admin.v1.WatchLeaderRequest
-	(*WatchLeaderResponse)(nil),   // 4: coxswain.admin.v1.WatchLeaderResponse
-	(*StepDownRequest)(nil),       // 5: coxswain.admin.v1.StepDownRequest
-	(*StepDownResponse)(nil),      // 6: coxswain.admin.v1.StepDownResponse
-	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 8: google.protobuf.Duration
-	(*Replica)(nil),               // 9: coxswain.admin.v1.Replica
+	(*OverridesInForce)(nil),      // 1: coxswain.admin.v1.OverridesInForce
+	(*GetLeaderRequest)(nil),      // 2: coxswain.admin.v1.GetLeaderRequest
+	(*GetLeaderResponse)(nil),     // 3: coxswain.admin.v1.GetLeaderResponse
+	(*WatchLeaderRequest)(nil),    // 4: coxswain.admin.v1.WatchLeaderRequest
+	(*WatchLeaderResponse)(nil),   // 5: coxswain.admin.v1.WatchLeaderResponse
+	(*StepDownRequest)(nil),       // 6: coxswain.admin.v1.StepDownRequest
+	(*StepDownResponse)(nil),      // 7: coxswain.admin.v1.StepDownResponse
+	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 9: google.protobuf.Duration
+	(*Replica)(nil),               // 10: coxswain.admin.v1.Replica
 }
 var file_coxswain_admin_v1_leader_proto_depIdxs = []int32{
-	7,  // 0: coxswain.admin.v1.Leader.acquire_time:type_name -> google.protobuf.Timestamp
-	7,  // 1: coxswain.admin.v1.Leader.renew_time:type_name -> google.protobuf.Timestamp
-	8,  // 2: coxswain.admin.v1.Leader.lease_duration:type_name -> google.protobuf.Duration
-	0,  // 3: coxswain.admin.v1.GetLeaderResponse.leader:type_name -> coxswain.admin.v1.Leader
-	9,  // 4: coxswain.admin.v1.GetLeaderResponse.replicas:type_name -> coxswain.admin.v1.Replica
-	0,  // 5: coxswain.admin.v1.WatchLeaderResponse.leader:type_name -> coxswain.admin.v1.Leader
-	9,  // 6: coxswain.admin.v1.WatchLeaderResponse.replicas:type_name -> coxswain.admin.v1.Replica
-	0,  // 7: coxswain.admin.v1.StepDownResponse.leader:type_name -> coxswain.admin.v1.Leader
-	1,  // 8: coxswain.admin.v1.LeaderService.GetLeader:input_type -> coxswain.admin.v1.GetLeaderRequest
-	3,  // 9: coxswain.admin.v1.LeaderService.WatchLeader:input_type -> coxswain.admin.v1.WatchLeaderRequest
-	5,  // 10: coxswain.admin.v1.LeaderService.StepDown:input_type -> coxswain.admin.v1.StepDownRequest
-	2,  // 11: coxswain.admin.v1.LeaderService.GetLeader:output_type -> coxswain.admin.v1.GetLeaderResponse
-	4,  // 12: coxswain.admin.v1.LeaderService.WatchLeader:output_type -> coxswain.admin.v1.WatchLeaderResponse
-	6,  // 13: coxswain.admin.v1.LeaderService.StepDown:output_type -> coxswain.admin.v1.StepDownResponse
-	11, // [11:14] is the sub-list for method output_type
-	8,  // [8:11] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	8,  // 0: coxswain.admin.v1.Leader.acquire_time:type_name -> google.protobuf.Timestamp
+	8,  // 1: coxswain.admin.v1.Leader.renew_time:type_name -> google.protobuf.Timestamp
+	9,  // 2: coxswain.admin.v1.Leader.lease_duration:type_name -> google.protobuf.Duration
+	8,  // 3: coxswain.admin.v1.OverridesInForce.oldest_time:type_name -> google.protobuf.Timestamp
+	0,  // 4: coxswain.admin.v1.GetLeaderResponse.leader:type_name -> coxswain.admin.v1.Leader
+	10, // 5: coxswain.admin.v1.GetLeaderResponse.replicas:type_name -> coxswain.admin.v1.Replica
+	1,  // 6: coxswain.admin.v1.GetLeaderResponse.overrides:type_name -> coxswain.admin.v1.OverridesInForce
+	0,  // 7: coxswain.admin.v1.WatchLeaderResponse.leader:type_name -> coxswain.admin.v1.Leader
+	10, // 8: coxswain.admin.v1.WatchLeaderResponse.replicas:type_name -> coxswain.admin.v1.Replica
+	1,  // 9: coxswain.admin.v1.WatchLeaderResponse.overrides:type_name -> coxswain.admin.v1.OverridesInForce
+	0,  // 10: coxswain.admin.v1.StepDownResponse.leader:type_name -> coxswain.admin.v1.Leader
+	2,  // 11: coxswain.admin.v1.LeaderService.GetLeader:input_type -> coxswain.admin.v1.GetLeaderRequest
+	4,  // 12: coxswain.admin.v1.LeaderService.WatchLeader:input_type -> coxswain.admin.v1.WatchLeaderRequest
+	6,  // 13: coxswain.admin.v1.LeaderService.StepDown:input_type -> coxswain.admin.v1.StepDownRequest
+	3,  // 14: coxswain.admin.v1.LeaderService.GetLeader:output_type -> coxswain.admin.v1.GetLeaderResponse
+	5,  // 15: coxswain.admin.v1.LeaderService.WatchLeader:output_type -> coxswain.admin.v1.WatchLeaderResponse
+	7,  // 16: coxswain.admin.v1.LeaderService.StepDown:output_type -> coxswain.admin.v1.StepDownResponse
+	14, // [14:17] is the sub-list for method output_type
+	11, // [11:14] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_coxswain_admin_v1_leader_proto_init() }
@@ -574,14 +657,14 @@ func file_coxswain_admin_v1_leader_proto_init() {
 		return
 	}
 	file_coxswain_admin_v1_types_proto_init()
-	file_coxswain_admin_v1_leader_proto_msgTypes[5].OneofWrappers = []any{}
+	file_coxswain_admin_v1_leader_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coxswain_admin_v1_leader_proto_rawDesc), len(file_coxswain_admin_v1_leader_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
