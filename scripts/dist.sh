@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes what is released, in target/dist-VERSION (or OUT): the program as an archive, with the plugin of kubectl and its krew
 # manifest, the clients (their sources, a wheel, a package of npm, a zip as Go's proxies serve), the chart, the manifests, and
-# SHA256SUMS. Equal sources give equal bytes. ARCH is amd64, arm64 or both with a space between, COXSWAIN names programs that are
+# SHA256SUMS, which is signed if SIGNING_KEY names a private key (scripts/sign.sh). Equal sources give equal bytes. ARCH is amd64, arm64 or both with a space between, COXSWAIN names programs that are
 # there already.
 set -euo pipefail
 export LC_ALL=C TZ=UTC
@@ -112,4 +112,5 @@ rm -f "$work/manifests/kustomize/overlays/cluster/flags.yaml"
 pack manifests "coxswain-manifests-$version.tar.gz"
 
 (cd "$out" && sha256sum -- * >"$work/sums" && mv "$work/sums" SHA256SUMS)
+[ -z "${SIGNING_KEY:-}" ] || scripts/sign.sh "$out/SHA256SUMS"
 printf '%s\n' "$out"

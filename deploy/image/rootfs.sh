@@ -4,8 +4,9 @@
 # else to run. SYSROOT is where the libraries of another architecture are, if not where Debian's cross compilers have them. Equal inputs give
 # equal files, times included (SOURCE_DATE_EPOCH, else that of the last commit).
 #
-# With SBOM, a list of the program's parts, the image records the Debian packages of the libraries and of the certificate authorities
-# in the list and, for scanners, in /var/lib/dpkg/status.d. A file that is of no package then ends the build.
+# With SBOM, a list of the program's parts, each file of the image belongs to a component of that list, with its version and hash: to the
+# Debian package that it is taken from, or to coxswain-image. For scanners, the packages are also in /var/lib/dpkg/status.d. The build
+# fails if a file has no component, or differs from the file in its package.
 set -euo pipefail
 export LC_ALL=C
 program=$(realpath "$1")
@@ -23,18 +24,26 @@ install -m 755 "$program" "$root/usr/local/bin/coxswain"
 ln -s coxswain "$root/usr/local/bin/kubectl-coxswain"
 install -m 644 LICENSE "$root/usr/share/doc/coxswain/LICENSE"
 
-# Files in the image that are of a Debian package, by the package.
-declare -A files_of=()
+# Paths in the image by Debian package, and by `ours` for the files that this script makes.
+declare -A files_of=([ours]="usr/local/bin/coxswain usr/local/bin/kubectl-coxswain usr/share/doc/coxswain/LICENSE \
+    etc/group etc/nsswitch.conf etc/passwd ")
+# Fails unless the file $2 of this machine is as the package $1 installed it.
+verify() {
+    local sums
+    sums=$(dpkg-query --control-show "$1" md5sums) || die "the package $1 has no checksums"
+    grep -qF "$(md5sum <"$2" | cut -d' ' -f1)  " <<<"$sums" || die "$2 differs from the file in the package $1"
+}
 # Notes that the file $2 of this machine is $1 in the image.
 note_origin() {
     local path package=
     [ -n "${SBOM:-}" ] || return 0
     # With merged directories a package lists a file without /usr.
     for path in "$2" "${2#/usr}" "$(realpath "$2")"; do
-        package=$(dpkg-query -S "$path" 2>/dev/null | head -n 1 | cut -d: -f1) || true
+        package=$(dpkg-query -S "$path" 2>/dev/null | sed -n '1s/: \/.*//p') || true
         [ -z "$package" ] || break
     done
     [ -n "$package" ] || die "$2 is of no Debian package, so nobody could tell which version the image has"
+    verify "$package" "$2"
     files_of[$package]+="$1 "
 }
 
@@ -78,17 +87,27 @@ fi
 printf 'root:x:0:0:root:/:/none\nnonroot:x:65532:65532:nonroot:/:/none\n' >"$root/etc/passwd"
 printf 'root:x:0:\nnonroot:x:65532:\n' >"$root/etc/group"
 printf 'hosts: files dns\n' >"$root/etc/nsswitch.conf"
-[ -e /etc/ssl/certs/ca-certificates.crt ] || die "the package ca-certificates is not installed"
-install -m 644 /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"
+# The authorities of the package, without those that the owner of this machine has added to its bundle.
+authorities=$(dpkg-query -L ca-certificates | grep '/mozilla/.*\.crt$' | sort) || die "the package ca-certificates is not installed"
+for authority in $authorities; do
+    cat "$authority"
+done >"$root/etc/ssl/certs/ca-certificates.crt"
 
-# A component for each package, with its files.
+# A component for each package, and one for the rest, with their files.
 components() {
-    local package name version arch purl path separator
+    local package type name version arch purl path separator
     for package in $(printf '%s\n' "${!files_of[@]}" | sort); do
-        IFS=' ' read -r name version arch <<<"$(dpkg-query -W -f '${Package} ${Version} ${Architecture}\n' "$package" | head -n 1)"
-        purl="pkg:deb/debian/$name@$(sed 's/:/%3A/g; s/+/%2B/g; s/~/%7E/g' <<<"$version")?arch=$arch"
-        printf '    {\n      "type": "library",\n      "bom-ref": "%s",\n      "name": "%s",\n      "version": "%s",\n      "purl": "%s",\n' \
-            "$purl" "$name" "$version" "$purl"
+        if [ "$package" = ours ]; then
+            type=application name=coxswain-image
+            version=$(sed -n '/^\[workspace.package]/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+            purl="pkg:generic/$name@$version"
+        else
+            type=library
+            IFS=' ' read -r name version arch <<<"$(dpkg-query -W -f '${Package} ${Version} ${Architecture}\n' "$package")"
+            purl="pkg:deb/debian/$name@$(sed 's/:/%3A/g; s/+/%2B/g; s/~/%7E/g' <<<"$version")?arch=$arch&distro=debian-$(. /usr/lib/os-release && echo "${VERSION_ID:-}")"
+        fi
+        printf '    {\n      "type": "%s",\n      "bom-ref": "%s",\n      "name": "%s",\n      "version": "%s",\n      "purl": "%s",\n' \
+            "$type" "$purl" "$name" "$version" "$purl"
         printf '      "components": ['
         separator=
         for path in ${files_of[$package]}; do
@@ -101,15 +120,26 @@ components() {
 }
 
 if [ -n "${SBOM:-}" ]; then
-    # Made of the authorities of the package, so no package lists it.
+    # Made of files of the package, so the package does not list it.
+    sums=$(dpkg-query --control-show ca-certificates md5sums | grep '/mozilla/')
+    (cd / && md5sum --check --quiet <<<"$sums") || die "authorities differ from those in the package ca-certificates"
     files_of[ca-certificates]+="etc/ssl/certs/ca-certificates.crt "
-    install -m 644 /etc/os-release "$root/etc/os-release"
+    install -m 644 /usr/lib/os-release "$root/etc/os-release"
+    note_origin etc/os-release /usr/lib/os-release
     mkdir -p "$root/var/lib/dpkg/status.d"
-    for package in "${!files_of[@]}"; do
-        dpkg-query -s "$package" >"$root/var/lib/dpkg/status.d/$package" || die "there is no package $package"
-        chmod 644 "$root/var/lib/dpkg/status.d/$package"
+    for package in $(printf '%s\n' "${!files_of[@]}" | sort); do
+        [ "$package" != ours ] || continue
+        status=var/lib/dpkg/status.d/${package%%:*}
+        dpkg-query -s "$package" >"$root/$status" || die "there is no package $package"
+        chmod 644 "$root/$status"
+        files_of[ours]+="$status "
     done
-    list=$root/usr/share/doc/coxswain/sbom.cdx.json
+    list=usr/share/doc/coxswain/sbom.cdx.json
+    described=" ${files_of[*]} "
+    while IFS= read -r path; do
+        case $described in *[[:space:]]"$path"[[:space:]]*) ;; *) die "$path belongs to no component of the SBOM" ;; esac
+    done < <(cd "$root" && find . ! -type d ! -path "./$list" -printf '%P\n')
+    list=$root/$list
     sed '/^  "components": \[$/r '<(components) "$SBOM" >"$list"
     chmod 644 "$list"
     grep -q '"purl": "pkg:deb/debian/' "$list" || die "$SBOM has no list of components"

@@ -309,6 +309,15 @@ pub(super) fn replica(state: &ReplicaState, identity: &str, holder: &str) -> pro
     }
 }
 
+/// The number of overrides in force, and the time of the oldest one.
+pub(super) fn overrides_in_force(set: &OverrideSet, now: Timestamp) -> proto::OverridesInForce {
+    let times = || set.entries().filter(|(_, entry)| entry.is_in_force(now)).map(|(_, entry)| entry.time);
+    proto::OverridesInForce {
+        count: i32::try_from(times().count()).unwrap_or(i32::MAX),
+        oldest_time: times().min().map(timestamp),
+    }
+}
+
 /// Where a replica serves the admin API; empty if that is not known.
 pub(super) fn address_of(identity: &str, replicas: &[ReplicaState]) -> String {
     let found = replicas.iter().find(|replica| !identity.is_empty() && replica.identity == identity);

@@ -33,6 +33,7 @@ pub(super) struct Service(pub(super) Shared);
 struct View {
     leader: proto::Leader,
     replicas: Vec<proto::Replica>,
+    overrides: proto::OverridesInForce,
 }
 
 impl View {
@@ -47,7 +48,8 @@ impl View {
         let mut leader = convert::leader(state, identity, &replicas);
         leader.set_lease_policy(convert::lease_policy(manager.lease_policy()));
         let replicas = replicas.iter().map(|each| convert::replica(each, identity, &leader.holder_identity));
-        Ok(Self { replicas: replicas.collect(), leader })
+        let overrides = convert::overrides_in_force(&manager.overrides(), manager.now());
+        Ok(Self { replicas: replicas.collect(), leader, overrides })
     }
 
     /// The same without signs of life.
@@ -79,8 +81,9 @@ impl LeaderService for Service {
         self.0.allow(request.extensions(), GET_LEADER, "").await?;
         let lease = request.into_inner().lease;
         check_lease(&lease)?;
-        let View { leader, replicas } = View::of(&*self.0.manager, &lease)?;
-        Ok(Response::new(proto::GetLeaderResponse { leader: Some(leader), replicas }))
+        let View { leader, replicas, overrides } = View::of(&*self.0.manager, &lease)?;
+        let (leader, overrides) = (Some(leader), Some(overrides));
+        Ok(Response::new(proto::GetLeaderResponse { leader, replicas, overrides }))
     }
 
     async fn watch_leader(
@@ -273,6 +276,7 @@ impl Feed for LeaderFeed {
                 return Some(proto::WatchLeaderResponse {
                     leader: Some(view.leader),
                     replicas: view.replicas,
+                    overrides: Some(view.overrides),
                 });
             }
             tokio::select! {

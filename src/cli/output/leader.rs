@@ -7,7 +7,7 @@ use super::controllers::yes;
 use super::human::{NONE, age, ago, duration_or_none};
 use super::sheet::Sheet;
 use super::table::table;
-use crate::admin::proto::{GetLeaderResponse, Leader, LeasePolicy, Replica};
+use crate::admin::proto::{GetLeaderResponse, Leader, LeasePolicy, OverridesInForce, Replica};
 
 /// The headings of the lines that a watch prints.
 pub(in crate::cli) const HEADINGS: [&str; 6] =
@@ -28,6 +28,14 @@ pub(in crate::cli) fn row(leader: &Leader, replicas: &[Replica], now: Timestamp)
         age(leader.renew_time.as_ref(), now),
         format!("{live}/{} live", replicas.len()),
     ]
+}
+
+/// The overrides in force; empty if there are none, or if the replica is of a version that does not count them.
+fn overrides(in_force: Option<&OverridesInForce>, now: Timestamp) -> String {
+    let Some(OverridesInForce { count, oldest_time }) = in_force.filter(|each| each.count > 0) else {
+        return String::new();
+    };
+    format!("{count} in force, the oldest given {}", ago(oldest_time.as_ref(), now))
 }
 
 /// Who leads and who could.
@@ -58,6 +66,7 @@ pub(in crate::cli) fn sheet(answer: &GetLeaderResponse, now: Timestamp) -> Strin
         sheet.fact("Lease policy", policy);
     }
     sheet.fact("Answered by", or_none(&leader.replica_identity));
+    sheet.fact_if("Overrides", overrides(answer.overrides.as_ref(), now));
     if !answer.replicas.is_empty() {
         let rows = answer.replicas.iter().map(|replica| {
             vec![

@@ -228,6 +228,9 @@ fn leadership_and_queues() {
     let missing = Leader { lease_policy: LeasePolicy::Missing.into(), ..held };
     let shown = leader::sheet(&GetLeaderResponse { leader: Some(missing), ..Default::default() }, now());
     assert!(shown.contains("\nLease policy:  missing: accounts that may write Leases"), "{shown}");
+    let overrides = Some(OverridesInForce { count: 2, oldest_time: Some(time(-60)) });
+    let shown = leader::sheet(&GetLeaderResponse { overrides, ..Default::default() }, now());
+    assert!(shown.contains("Overrides:    2 in force, the oldest given "), "{shown}");
 
     let queue = Queue {
         name: "q".into(),

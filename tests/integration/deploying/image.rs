@@ -11,7 +11,7 @@ use super::{file, said, script, text};
 use crate::harness::{ControlPlane, by_depth};
 
 /// All that is in it, besides directories and the libraries of the architecture.
-const CONTENTS: [&str; 12] = [
+const CONTENTS: [&str; 13] = [
     "etc/group",
     "etc/nsswitch.conf",
     "etc/os-release",
@@ -21,19 +21,13 @@ const CONTENTS: [&str; 12] = [
     "usr/local/bin/kubectl-coxswain",
     "usr/share/doc/coxswain/LICENSE",
     "usr/share/doc/coxswain/sbom.cdx.json",
+    "var/lib/dpkg/status.d/base-files",
     "var/lib/dpkg/status.d/ca-certificates",
     "var/lib/dpkg/status.d/libc6",
     "var/lib/dpkg/status.d/libgcc-s1",
 ];
-/// The files that the scripts write themselves, and the program that the list describes. Everything else is of a Debian package.
-const OURS: [&str; 6] = [
-    "etc/group",
-    "etc/nsswitch.conf",
-    "etc/passwd",
-    "usr/local/bin/coxswain",
-    "usr/local/bin/kubectl-coxswain",
-    "usr/share/doc/coxswain/LICENSE",
-];
+/// The SBOM, which contains no hash of itself.
+const SBOM: &str = "usr/share/doc/coxswain/sbom.cdx.json";
 /// What the program is linked with.
 const LIBRARIES: [&str; 4] = ["ld-linux", "libc.so.6", "libgcc_s.so.1", "libm.so.6"];
 
@@ -123,35 +117,100 @@ fn assert_containerfile_makes(rootfs: &Path, config: &Value, dir: &Path) {
     assert_eq!(said, expected);
 }
 
-/// A scanner finds the version of each file that is of somebody else.
+/// Each file belongs to a component with a version, which has its hash, and scanners find the packages.
 fn assert_each_file_is_of_a_component(rootfs: &Path, parts: &[Value]) {
-    let packages: Vec<&Value> = parts
-        .iter()
-        .filter(|part| part["purl"].as_str().is_some_and(|purl| purl.starts_with("pkg:deb/debian/")))
-        .collect();
-    let of_package: BTreeSet<String> = packages
-        .iter()
-        .flat_map(|part| part["components"].as_array().expect("files"))
-        .map(|file| file["name"].as_str().expect("a path").to_owned())
-        .collect();
-    for package in &packages {
+    let is_of = |part: &&Value, kind: &str| part["purl"].as_str().is_some_and(|purl| purl.starts_with(kind));
+    let mut described = BTreeSet::new();
+    for part in parts.iter().filter(|part| is_of(part, "pkg:deb/debian/") || is_of(part, "pkg:generic/")) {
+        assert!(part["version"].as_str().is_some_and(|version| !version.is_empty()), "{part}");
+        for file in part["components"].as_array().expect("files") {
+            let path = file["name"].as_str().expect("a path");
+            let sum = Command::new("sha256sum").arg(rootfs.join(path)).output().expect("sha256sum");
+            let hash = file["hashes"][0]["content"].as_str().expect("a hash");
+            assert!(said(&sum).starts_with(&format!("{hash} ")), "{path}: {}", said(&sum));
+            assert!(described.insert(path.to_owned()), "{path} belongs to two components");
+        }
+    }
+    described.insert(SBOM.to_owned());
+    assert_eq!(files(rootfs, rootfs), described);
+    let packages: Vec<&Value> = parts.iter().filter(|part| is_of(part, "pkg:deb/debian/")).collect();
+    assert_eq!(packages.len(), 4, "{packages:?}");
+    for package in packages {
         let (name, version) =
             (package["name"].as_str().expect("text"), package["version"].as_str().expect("text"));
         let status =
             fs::read_to_string(rootfs.join("var/lib/dpkg/status.d").join(name)).expect("for scanners");
         assert!(status.contains(&format!("\nVersion: {version}\n")), "{name} {version}: {status}");
     }
-    let described = |path: &String| {
-        OURS.contains(&path.as_str())
-            || path.starts_with("var/lib/dpkg/")
-            || path == "etc/os-release"
-            || path.ends_with("sbom.cdx.json")
-    };
-    let unknown: Vec<String> = files(rootfs, rootfs)
-        .into_iter()
-        .filter(|path| !described(path) && !of_package.contains(path))
-        .collect();
-    assert!(unknown.is_empty(), "in no component of the list: {unknown:?}");
+}
+
+/// The image trusts the authorities of the package, not those that the owner of the build machine has added to its bundle.
+fn assert_authorities_are_of_the_package(rootfs: &Path) {
+    let listed = Command::new("dpkg-query").args(["-L", "ca-certificates"]).output().expect("dpkg-query");
+    let listed = said(&listed);
+    let of_package = listed.lines().filter(|line| line.contains("/mozilla/") && file(line).is_file());
+    let expected: BTreeSet<String> =
+        of_package.map(|path| fs::read_to_string(path).expect("a certificate").trim().to_owned()).collect();
+    assert!(expected.len() > 50, "{listed}");
+    let bundle = fs::read_to_string(rootfs.join("etc/ssl/certs/ca-certificates.crt")).expect("a bundle");
+    let begin = "-----BEGIN CERTIFICATE-----";
+    let found = bundle.split(begin).skip(1).map(|rest| format!("{begin}{}", rest.trim_end()));
+    assert_eq!(found.collect::<BTreeSet<_>>(), expected);
+}
+
+/// Runs a copy of the script that assembles the root filesystem, changed by `edit`; gives what it says when it fails.
+fn refusal(edit: impl Fn(String) -> String, sysroot: Option<&Path>) -> String {
+    let dir = tempfile::tempdir().expect("a directory");
+    let at = dir.path().join("deploy/image");
+    fs::create_dir_all(&at).expect("a directory");
+    for path in ["LICENSE", "Cargo.toml"] {
+        fs::copy(file(path), dir.path().join(path)).expect("copied");
+    }
+    let list = dir.path().join("sbom.json");
+    fs::write(&list, "{\n  \"components\": [\n    { \"name\": \"tokio\" }\n  ]\n}\n").expect("written");
+    let script = at.join("rootfs.sh");
+    fs::write(&script, edit(fs::read_to_string(file("deploy/image/rootfs.sh")).expect("a script")))
+        .expect("written");
+    let mut bash = Command::new("bash");
+    bash.arg(&script).arg(ControlPlane::coxswain_binary()).arg(dir.path().join("rootfs"));
+    bash.env("SBOM", &list).env("SOURCE_DATE_EPOCH", "0");
+    if let Some(sysroot) = sysroot {
+        bash.env("SYSROOT", sysroot);
+    }
+    let output = bash.output().expect("bash");
+    assert!(!output.status.success(), "the build does not fail");
+    said(&output)
+}
+
+#[test]
+fn image_build_fails_with_a_file_of_unknown_origin() {
+    let before = "\n# The authorities of the package";
+    let planted = refusal(
+        |script| {
+            assert!(script.contains(before), "{script}");
+            script.replace(before, &format!("\ntouch \"$root/etc/planted\"{before}"))
+        },
+        None,
+    );
+    assert!(planted.contains("etc/planted belongs to no component of the SBOM"), "{planted}");
+
+    // Libraries of a directory that no package owns.
+    let sysroot = tempfile::tempdir().expect("a directory");
+    let interpreter = "readelf -l \"$0\" | sed -n 's/.*interpreter: \\(.*\\)]/\\1/p'";
+    let loader = Command::new("bash").args(["-c", interpreter, &ControlPlane::coxswain_binary()]).output();
+    let loader = said(&loader.expect("bash"));
+    let name = loader.trim().rsplit('/').next().expect("a name");
+    fs::create_dir(sysroot.path().join("lib")).expect("a directory");
+    fs::copy(loader.trim(), sysroot.path().join("lib").join(name)).expect("copied");
+    let foreign = refusal(|script| script, Some(sysroot.path()));
+    assert!(foreign.contains(&format!("lib/{name} is of no Debian package")), "{foreign}");
+
+    // A file that somebody changed after its package was installed.
+    let changed = refusal(
+        |script| script.replace("note_origin \"${loader#/}\" \"$library\"", "verify libc6 /etc/hostname"),
+        None,
+    );
+    assert!(changed.contains("differs from the file in the package libc6"), "{changed}");
 }
 
 #[test]
@@ -179,11 +238,12 @@ fn the_image_holds_the_program_and_nothing_to_start_another_with() {
         let name = library.rsplit('/').next().expect("a name");
         assert!(LIBRARIES.iter().any(|known| name.starts_with(known)), "{libraries:?}");
     }
-    let parts = json(&rootfs.join("usr/share/doc/coxswain/sbom.cdx.json"));
+    let parts = json(&rootfs.join(SBOM));
     let parts = parts["components"].as_array().expect("components");
     let licensed = |name: &str| parts.iter().any(|part| part["name"] == name && !part["licenses"].is_null());
     assert!(parts.len() > 100 && licensed("rustls") && licensed("tokio"), "{} parts", parts.len());
     assert_each_file_is_of_a_component(&rootfs, parts);
+    assert_authorities_are_of_the_package(&rootfs);
 
     let stages = dir.path().join("stages");
     fs::create_dir(&stages).expect("a directory");

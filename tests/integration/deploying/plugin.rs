@@ -229,6 +229,39 @@ fn what_is_released_is_the_same_twice() {
     assert!(said(&version).contains(concat!("v", env!("CARGO_PKG_VERSION"))), "{}", said(&version));
 }
 
+#[test]
+fn signature_of_a_release_is_verified_with_the_public_key() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let openssl = |args: &[&str]| Command::new("openssl").args(args).current_dir(dir.path()).output();
+    let generate = ["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", "key"];
+    for args in [&generate[..], &["pkey", "-in", "key", "-pubout", "-out", "coxswain.pub"]] {
+        let output = openssl(args).expect("openssl");
+        assert!(output.status.success(), "{}", said(&output));
+    }
+    let sums = dir.path().join("SHA256SUMS");
+    fs::write(&sums, "0123  coxswain.tgz\n").expect("written");
+    let sign = |key: &str| {
+        let mut sign = Command::new(file("scripts/sign.sh"));
+        sign.arg(&sums).env("SIGNING_KEY", dir.path().join(key)).output().expect("bash")
+    };
+    assert!(!sign("missing").status.success());
+    assert!(!dir.path().join("SHA256SUMS.sig").exists());
+    let signed = sign("key");
+    assert!(signed.status.success(), "{}", said(&signed));
+    // The command of docs/README.md.
+    let document = fs::read_to_string(file("docs/README.md")).expect("the document");
+    let verify =
+        "openssl dgst -sha256 -verify coxswain.pub -signature <(base64 -d SHA256SUMS.sig) SHA256SUMS";
+    assert!(document.contains(verify), "{document}");
+    let verified = || {
+        let bash = Command::new("bash").args(["-c", verify]).current_dir(dir.path()).output();
+        bash.expect("bash").status.success()
+    };
+    assert!(verified());
+    fs::write(&sums, "4567  coxswain.tgz\n").expect("written");
+    assert!(!verified(), "another list has the same signature");
+}
+
 /// What each language's own tools make of its client.
 fn assert_clients_can_be_used(release: &Path, dir: &Path) {
     const VERSION: &str = env!("CARGO_PKG_VERSION");

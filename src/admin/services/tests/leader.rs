@@ -7,6 +7,7 @@ use tonic::Code;
 use super::fake::{ME, OTHER, at, record};
 use super::*;
 use crate::admin::manager::{LeaseState, MutationKind};
+use crate::admin::overrides::{Entry, Order, OverrideSet};
 use crate::admin::proto;
 use crate::admin::proto::leader_service_client::LeaderServiceClient;
 use coxswain_machinery::model::Key;
@@ -56,6 +57,38 @@ async fn who_leads_is_told() {
     bench.manager.set(|state| state.leases.clear());
     let found = client.get_leader(jane(proto::GetLeaderRequest::default())).await.unwrap().into_inner();
     assert!(found.leader.unwrap().leading, "without an election this replica leads");
+}
+
+#[tokio::test]
+async fn leader_comes_with_the_overrides_in_force_and_the_time_of_the_oldest() {
+    let bench = Bench::new().await;
+    let mut client = bench.leader();
+    let mut overrides = async || {
+        let found = client.get_leader(jane(proto::GetLeaderRequest::default())).await.unwrap().into_inner();
+        let overrides = found.overrides.unwrap();
+        (overrides.count, overrides.oldest_time.map(|at| at.seconds))
+    };
+    assert_eq!(overrides().await, (0, None));
+    let entry = |order, given, until: Option<i64>| Entry {
+        order,
+        user: "jane".to_owned(),
+        time: at(given),
+        reason: String::new(),
+        until: until.map(at),
+        version: 1,
+        replica: String::new(),
+        force: None,
+    };
+    let entries = [
+        ("job-controller", entry(Order::Disabled, -50, None)),
+        ("cronjob-controller", entry(Order::Enabled, -70, Some(1000))),
+        // An order that has ended and one that was withdrawn have no effect.
+        ("ttl-controller", entry(Order::Disabled, -90, Some(-1))),
+        ("daemonset-controller", entry(Order::Default, -80, None)),
+    ];
+    let entries = entries.map(|(name, entry)| (name.to_owned(), entry));
+    bench.manager.set(|state| state.overrides = OverrideSet::default().with(&entries));
+    assert_eq!(overrides().await, (2, Some(at(-70).as_second())));
 }
 
 #[tokio::test(start_paused = true)]

@@ -209,6 +209,61 @@ func (x *Leader) GetLeasePolicy() LeasePolicy {
 	return LeasePolicy_LEASE_POLICY_UNSPECIFIED
 }
 
+// The overrides in force.
+type OverridesInForce struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Number of controllers with an override in force.
+	Count int32 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	// When the oldest of these overrides was given; absent if there are none.
+	OldestTime    *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=oldest_time,json=oldestTime,proto3" json:"oldest_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OverridesInForce) Reset() {
+	*x = OverridesInForce{}
+	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OverridesInForce) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OverridesInForce) ProtoMessage() {}
+
+func (x *OverridesInForce) ProtoReflect() protoreflect.Message {
+	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OverridesInForce.ProtoReflect.Descriptor instead.
+func (*OverridesInForce) Descriptor() ([]byte, []int) {
+	return file_coxswain_admin_v1_leader_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *OverridesInForce) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *OverridesInForce) GetOldestTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.OldestTime
+	}
+	return nil
+}
+
 // Request of GetLeader.
 type GetLeaderRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -220,7 +275,7 @@ type GetLeaderRequest struct {
 
 func (x *GetLeaderRequest) Reset() {
 	*x = GetLeaderRequest{}
-	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[1]
+	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -232,7 +287,7 @@ func (x *GetLeaderRequest) String() string {
 func (*GetLeaderRequest) ProtoMessage() {}
 
 func (x *GetLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[1]
+	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -245,7 +300,7 @@ func (x *GetLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLeaderRequest.ProtoReflect.Descriptor instead.
 func (*GetLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_coxswain_admin_v1_leader_proto_rawDescGZIP(), []int{1}
+	return file_coxswain_admin_v1_leader_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *GetLeaderRequest) GetLease() string {
@@ -261,14 +316,16 @@ type GetLeaderResponse struct {
 	// Who leads.
 	Leader *Leader `protobuf:"bytes,1,opt,name=leader,proto3" json:"leader,omitempty"`
 	// All replicas that have announced themselves, by identity.
-	Replicas      []*Replica `protobuf:"bytes,2,rep,name=replicas,proto3" json:"replicas,omitempty"`
+	Replicas []*Replica `protobuf:"bytes,2,rep,name=replicas,proto3" json:"replicas,omitempty"`
+	// The overrides in force, of all controllers.
+	Overrides     *OverridesInForce `protobuf:"bytes,30,opt,name=overrides,proto3" json:"overrides,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetLeaderResponse) Reset() {
 	*x = GetLeaderResponse{}
-	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[2]
+	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -280,7 +337,7 @@ func (x *GetLeaderResponse) String() string {
 func (*GetLeaderResponse) ProtoMessage() {}
 
 func (x *GetLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[2]
+	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -293,7 +350,7 @@ func (x *GetLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLeaderResponse.ProtoReflect.Descriptor instead.
 func (*GetLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_coxswain_admin_v1_leader_proto_rawDescGZIP(), []int{2}
+	return file_coxswain_admin_v1_leader_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *GetLeaderResponse) GetLeader() *Leader {
@@ -306,6 +363,13 @@ func (x *GetLeaderResponse) GetLeader() *Leader {
 func (x *GetLeaderResponse) GetReplicas() []*Replica {
 	if x != nil {
 		return x.Replicas
+	}
+	return nil
+}
+
+func (x *GetLeaderResponse) GetOverrides() *OverridesInForce {
+	if x != nil {
+		return x.Overrides
 	}
 	return nil
 }
@@ -323,7 +387,7 @@ type WatchLeaderRequest struct {
 
 func (x *WatchLeaderRequest) Reset() {
 	*x = WatchLeaderRequest{}
-	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[3]
+	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -335,7 +399,7 @@ func (x *WatchLeaderRequest) String() string {
 func (*WatchLeaderRequest) ProtoMessage() {}
 
 func (x *WatchLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[3]
+	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -348,7 +412,7 @@ func (x *WatchLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchLeaderRequest.ProtoReflect.Descriptor instead.
 func (*WatchLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_coxswain_admin_v1_leader_proto_rawDescGZIP(), []int{3}
+	return file_coxswain_admin_v1_leader_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *WatchLeaderRequest) GetLease() string {
@@ -371,14 +435,16 @@ type WatchLeaderResponse struct {
 	// Who leads.
 	Leader *Leader `protobuf:"bytes,1,opt,name=leader,proto3" json:"leader,omitempty"`
 	// All replicas that have announced themselves, by identity.
-	Replicas      []*Replica `protobuf:"bytes,2,rep,name=replicas,proto3" json:"replicas,omitempty"`
+	Replicas []*Replica `protobuf:"bytes,2,rep,name=replicas,proto3" json:"replicas,omitempty"`
+	// The overrides in force, of all controllers.
+	Overrides     *OverridesInForce `protobuf:"bytes,30,opt,name=overrides,proto3" json:"overrides,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WatchLeaderResponse) Reset() {
 	*x = WatchLeaderResponse{}
-	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[4]
+	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -390,7 +456,7 @@ func (x *WatchLeaderResponse) String() string {
 func (*WatchLeaderResponse) ProtoMessage() {}
 
 func (x *WatchLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[4]
+	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -403,7 +469,7 @@ func (x *WatchLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchLeaderResponse.ProtoReflect.Descriptor instead.
 func (*WatchLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_coxswain_admin_v1_leader_proto_rawDescGZIP(), []int{4}
+	return file_coxswain_admin_v1_leader_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *WatchLeaderResponse) GetLeader() *Leader {
@@ -416,6 +482,13 @@ func (x *WatchLeaderResponse) GetLeader() *Leader {
 func (x *WatchLeaderResponse) GetReplicas() []*Replica {
 	if x != nil {
 		return x.Replicas
+	}
+	return nil
+}
+
+func (x *WatchLeaderResponse) GetOverrides() *OverridesInForce {
+	if x != nil {
+		return x.Overrides
 	}
 	return nil
 }
@@ -439,7 +512,7 @@ type StepDownRequest struct {
 
 func (x *StepDownRequest) Reset() {
 	*x = StepDownRequest{}
-	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[5]
+	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -451,7 +524,7 @@ func (x *StepDownRequest) String() string {
 func (*StepDownRequest) ProtoMessage() {}
 
 func (x *StepDownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[5]
+	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -464,7 +537,7 @@ func (x *StepDownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepDownRequest.ProtoReflect.Descriptor instead.
 func (*StepDownRequest) Descriptor() ([]byte, []int) {
-	return file_coxswain_admin_v1_leader_proto_rawDescGZIP(), []int{5}
+	return file_coxswain_admin_v1_leader_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *StepDownRequest) GetReason() string {
@@ -513,7 +586,7 @@ type StepDownResponse struct {
 
 func (x *StepDownResponse) Reset() {
 	*x = StepDownResponse{}
-	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[6]
+	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -525,7 +598,7 @@ func (x *StepDownResponse) String() string {
 func (*StepDownResponse) ProtoMessage() {}
 
 func (x *StepDownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[6]
+	mi := &file_coxswain_admin_v1_leader_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -538,7 +611,7 @@ func (x *StepDownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepDownResponse.ProtoReflect.Descriptor instead.
 func (*StepDownResponse) Descriptor() ([]byte, []int) {
-	return file_coxswain_admin_v1_leader_proto_rawDescGZIP(), []int{6}
+	return file_coxswain_admin_v1_leader_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *StepDownResponse) GetLeader() *Leader {
@@ -565,18 +638,24 @@ const file_coxswain_admin_v1_leader_proto_rawDesc = "" +
 	"\x10replica_identity\x18\b \x01(\tR\x0freplicaIdentity\x12#\n" +
 	"\radmin_address\x18\t \x01(\tR\fadminAddress\x12A\n" +
 	"\flease_policy\x18\n" +
-	" \x01(\x0e2\x1e.coxswain.admin.v1.LeasePolicyR\vleasePolicy\"(\n" +
+	" \x01(\x0e2\x1e.coxswain.admin.v1.LeasePolicyR\vleasePolicy\"e\n" +
+	"\x10OverridesInForce\x12\x14\n" +
+	"\x05count\x18\x01 \x01(\x05R\x05count\x12;\n" +
+	"\voldest_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"oldestTime\"(\n" +
 	"\x10GetLeaderRequest\x12\x14\n" +
-	"\x05lease\x18\x01 \x01(\tR\x05lease\"~\n" +
+	"\x05lease\x18\x01 \x01(\tR\x05lease\"\xc1\x01\n" +
 	"\x11GetLeaderResponse\x121\n" +
 	"\x06leader\x18\x01 \x01(\v2\x19.coxswain.admin.v1.LeaderR\x06leader\x126\n" +
-	"\breplicas\x18\x02 \x03(\v2\x1a.coxswain.admin.v1.ReplicaR\breplicas\"U\n" +
+	"\breplicas\x18\x02 \x03(\v2\x1a.coxswain.admin.v1.ReplicaR\breplicas\x12A\n" +
+	"\toverrides\x18\x1e \x01(\v2#.coxswain.admin.v1.OverridesInForceR\toverrides\"U\n" +
 	"\x12WatchLeaderRequest\x12\x14\n" +
 	"\x05lease\x18\x01 \x01(\tR\x05lease\x12)\n" +
-	"\x10include_renewals\x18\x02 \x01(\bR\x0fincludeRenewals\"\x80\x01\n" +
+	"\x10include_renewals\x18\x02 \x01(\bR\x0fincludeRenewals\"\xc3\x01\n" +
 	"\x13WatchLeaderResponse\x121\n" +
 	"\x06leader\x18\x01 \x01(\v2\x19.coxswain.admin.v1.LeaderR\x06leader\x126\n" +
-	"\breplicas\x18\x02 \x03(\v2\x1a.coxswain.admin.v1.ReplicaR\breplicas\"\xe1\x01\n" +
+	"\breplicas\x18\x02 \x03(\v2\x1a.coxswain.admin.v1.ReplicaR\breplicas\x12A\n" +
+	"\toverrides\x18\x1e \x01(\v2#.coxswain.admin.v1.OverridesInForceR\toverrides\"\xe1\x01\n" +
 	"\x0fStepDownRequest\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12-\n" +
 	"\x12successor_identity\x18\x02 \x01(\tR\x11successorIdentity\x12=\n" +
@@ -609,41 +688,45 @@ func file_coxswain_admin_v1_leader_proto_rawDescGZIP() []byte {
 }
 
 var file_coxswain_admin_v1_leader_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_coxswain_admin_v1_leader_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_coxswain_admin_v1_leader_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_coxswain_admin_v1_leader_proto_goTypes = []any{
 	(LeasePolicy)(0),              // 0: coxswain.admin.v1.LeasePolicy
 	(*Leader)(nil),                // 1: coxswain.admin.v1.Leader
-	(*GetLeaderRequest)(nil),      // 2: coxswain.admin.v1.GetLeaderRequest
-	(*GetLeaderResponse)(nil),     // 3: coxswain.admin.v1.GetLeaderResponse
-	(*WatchLeaderRequest)(nil),    // 4: coxswain.admin.v1.WatchLeaderRequest
-	(*WatchLeaderResponse)(nil),   // 5: coxswain.admin.v1.WatchLeaderResponse
-	(*StepDownRequest)(nil),       // 6: coxswain.admin.v1.StepDownRequest
-	(*StepDownResponse)(nil),      // 7: coxswain.admin.v1.StepDownResponse
-	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 9: google.protobuf.Duration
-	(*Replica)(nil),               // 10: coxswain.admin.v1.Replica
+	(*OverridesInForce)(nil),      // 2: coxswain.admin.v1.OverridesInForce
+	(*GetLeaderRequest)(nil),      // 3: coxswain.admin.v1.GetLeaderRequest
+	(*GetLeaderResponse)(nil),     // 4: coxswain.admin.v1.GetLeaderResponse
+	(*WatchLeaderRequest)(nil),    // 5: coxswain.admin.v1.WatchLeaderRequest
+	(*WatchLeaderResponse)(nil),   // 6: coxswain.admin.v1.WatchLeaderResponse
+	(*StepDownRequest)(nil),       // 7: coxswain.admin.v1.StepDownRequest
+	(*StepDownResponse)(nil),      // 8: coxswain.admin.v1.StepDownResponse
+	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 10: google.protobuf.Duration
+	(*Replica)(nil),               // 11: coxswain.admin.v1.Replica
 }
 var file_coxswain_admin_v1_leader_proto_depIdxs = []int32{
-	8,  // 0: coxswain.admin.v1.Leader.acquire_time:type_name -> google.protobuf.Timestamp
-	8,  // 1: coxswain.admin.v1.Leader.renew_time:type_name -> google.protobuf.Timestamp
-	9,  // 2: coxswain.admin.v1.Leader.lease_duration:type_name -> google.protobuf.Duration
+	9,  // 0: coxswain.admin.v1.Leader.acquire_time:type_name -> google.protobuf.Timestamp
+	9,  // 1: coxswain.admin.v1.Leader.renew_time:type_name -> google.protobuf.Timestamp
+	10, // 2: coxswain.admin.v1.Leader.lease_duration:type_name -> google.protobuf.Duration
 	0,  // 3: coxswain.admin.v1.Leader.lease_policy:type_name -> coxswain.admin.v1.LeasePolicy
-	1,  // 4: coxswain.admin.v1.GetLeaderResponse.leader:type_name -> coxswain.admin.v1.Leader
-	10, // 5: coxswain.admin.v1.GetLeaderResponse.replicas:type_name -> coxswain.admin.v1.Replica
-	1,  // 6: coxswain.admin.v1.WatchLeaderResponse.leader:type_name -> coxswain.admin.v1.Leader
-	10, // 7: coxswain.admin.v1.WatchLeaderResponse.replicas:type_name -> coxswain.admin.v1.Replica
-	1,  // 8: coxswain.admin.v1.StepDownResponse.leader:type_name -> coxswain.admin.v1.Leader
-	2,  // 9: coxswain.admin.v1.LeaderService.GetLeader:input_type -> coxswain.admin.v1.GetLeaderRequest
-	4,  // 10: coxswain.admin.v1.LeaderService.WatchLeader:input_type -> coxswain.admin.v1.WatchLeaderRequest
-	6,  // 11: coxswain.admin.v1.LeaderService.StepDown:input_type -> coxswain.admin.v1.StepDownRequest
-	3,  // 12: coxswain.admin.v1.LeaderService.GetLeader:output_type -> coxswain.admin.v1.GetLeaderResponse
-	5,  // 13: coxswain.admin.v1.LeaderService.WatchLeader:output_type -> coxswain.admin.v1.WatchLeaderResponse
-	7,  // 14: coxswain.admin.v1.LeaderService.StepDown:output_type -> coxswain.admin.v1.StepDownResponse
-	12, // [12:15] is the sub-list for method output_type
-	9,  // [9:12] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	9,  // 4: coxswain.admin.v1.OverridesInForce.oldest_time:type_name -> google.protobuf.Timestamp
+	1,  // 5: coxswain.admin.v1.GetLeaderResponse.leader:type_name -> coxswain.admin.v1.Leader
+	11, // 6: coxswain.admin.v1.GetLeaderResponse.replicas:type_name -> coxswain.admin.v1.Replica
+	2,  // 7: coxswain.admin.v1.GetLeaderResponse.overrides:type_name -> coxswain.admin.v1.OverridesInForce
+	1,  // 8: coxswain.admin.v1.WatchLeaderResponse.leader:type_name -> coxswain.admin.v1.Leader
+	11, // 9: coxswain.admin.v1.WatchLeaderResponse.replicas:type_name -> coxswain.admin.v1.Replica
+	2,  // 10: coxswain.admin.v1.WatchLeaderResponse.overrides:type_name -> coxswain.admin.v1.OverridesInForce
+	1,  // 11: coxswain.admin.v1.StepDownResponse.leader:type_name -> coxswain.admin.v1.Leader
+	3,  // 12: coxswain.admin.v1.LeaderService.GetLeader:input_type -> coxswain.admin.v1.GetLeaderRequest
+	5,  // 13: coxswain.admin.v1.LeaderService.WatchLeader:input_type -> coxswain.admin.v1.WatchLeaderRequest
+	7,  // 14: coxswain.admin.v1.LeaderService.StepDown:input_type -> coxswain.admin.v1.StepDownRequest
+	4,  // 15: coxswain.admin.v1.LeaderService.GetLeader:output_type -> coxswain.admin.v1.GetLeaderResponse
+	6,  // 16: coxswain.admin.v1.LeaderService.WatchLeader:output_type -> coxswain.admin.v1.WatchLeaderResponse
+	8,  // 17: coxswain.admin.v1.LeaderService.StepDown:output_type -> coxswain.admin.v1.StepDownResponse
+	15, // [15:18] is the sub-list for method output_type
+	12, // [12:15] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_coxswain_admin_v1_leader_proto_init() }
@@ -652,14 +735,14 @@ func file_coxswain_admin_v1_leader_proto_init() {
 		return
 	}
 	file_coxswain_admin_v1_types_proto_init()
-	file_coxswain_admin_v1_leader_proto_msgTypes[5].OneofWrappers = []any{}
+	file_coxswain_admin_v1_leader_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coxswain_admin_v1_leader_proto_rawDesc), len(file_coxswain_admin_v1_leader_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -27,7 +27,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x63oxswain/admin/v1/leader.proto\x12\x11\x63oxswain.admin.v1\x1a\x1d\x63oxswain/admin/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd2\x02\n\x06Leader\x12\r\n\x05lease\x18\x01 \x01(\t\x12\x17\n\x0fholder_identity\x18\x02 \x01(\t\x12\x30\n\x0c\x61\x63quire_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nrenew_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x31\n\x0elease_duration\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0btransitions\x18\x06 \x01(\x05\x12\x0f\n\x07leading\x18\x07 \x01(\x08\x12\x18\n\x10replica_identity\x18\x08 \x01(\t\x12\x15\n\radmin_address\x18\t \x01(\t\x12\x34\n\x0clease_policy\x18\n \x01(\x0e\x32\x1e.coxswain.admin.v1.LeasePolicy\"!\n\x10GetLeaderRequest\x12\r\n\x05lease\x18\x01 \x01(\t\"l\n\x11GetLeaderResponse\x12)\n\x06leader\x18\x01 \x01(\x0b\x32\x19.coxswain.admin.v1.Leader\x12,\n\x08replicas\x18\x02 \x03(\x0b\x32\x1a.coxswain.admin.v1.Replica\"=\n\x12WatchLeaderRequest\x12\r\n\x05lease\x18\x01 \x01(\t\x12\x18\n\x10include_renewals\x18\x02 \x01(\x08\"n\n\x13WatchLeaderResponse\x12)\n\x06leader\x18\x01 \x01(\x0b\x32\x19.coxswain.admin.v1.Leader\x12,\n\x08replicas\x18\x02 \x03(\x0b\x32\x1a.coxswain.admin.v1.Replica\"\xa0\x01\n\x0fStepDownRequest\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x1a\n\x12successor_identity\x18\x02 \x01(\t\x12%\n\x18\x65xpected_leader_identity\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x0c\n\x04wait\x18\x04 \x01(\x08\x12\x0f\n\x07\x64ry_run\x18\x05 \x01(\x08\x42\x1b\n\x19_expected_leader_identity\"=\n\x10StepDownResponse\x12)\n\x06leader\x18\x01 \x01(\x0b\x32\x19.coxswain.admin.v1.Leader*|\n\x0bLeasePolicy\x12\x1c\n\x18LEASE_POLICY_UNSPECIFIED\x10\x00\x12\x19\n\x15LEASE_POLICY_IN_FORCE\x10\x01\x12\x18\n\x14LEASE_POLICY_MISSING\x10\x02\x12\x1a\n\x16LEASE_POLICY_DIFFERENT\x10\x03\x32\x9c\x02\n\rLeaderService\x12V\n\tGetLeader\x12#.coxswain.admin.v1.GetLeaderRequest\x1a$.coxswain.admin.v1.GetLeaderResponse\x12^\n\x0bWatchLeader\x12%.coxswain.admin.v1.WatchLeaderRequest\x1a&.coxswain.admin.v1.WatchLeaderResponse0\x01\x12S\n\x08StepDown\x12\".coxswain.admin.v1.StepDownRequest\x1a#.coxswain.admin.v1.StepDownResponseBGZEgithub.com/coxswain-dev/coxswain/clients/go/coxswain/admin/v1;adminv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x63oxswain/admin/v1/leader.proto\x12\x11\x63oxswain.admin.v1\x1a\x1d\x63oxswain/admin/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd2\x02\n\x06Leader\x12\r\n\x05lease\x18\x01 \x01(\t\x12\x17\n\x0fholder_identity\x18\x02 \x01(\t\x12\x30\n\x0c\x61\x63quire_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nrenew_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x31\n\x0elease_duration\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0btransitions\x18\x06 \x01(\x05\x12\x0f\n\x07leading\x18\x07 \x01(\x08\x12\x18\n\x10replica_identity\x18\x08 \x01(\t\x12\x15\n\radmin_address\x18\t \x01(\t\x12\x34\n\x0clease_policy\x18\n \x01(\x0e\x32\x1e.coxswain.admin.v1.LeasePolicy\"R\n\x10OverridesInForce\x12\r\n\x05\x63ount\x18\x01 \x01(\x05\x12/\n\x0boldest_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"!\n\x10GetLeaderRequest\x12\r\n\x05lease\x18\x01 \x01(\t\"\xa4\x01\n\x11GetLeaderResponse\x12)\n\x06leader\x18\x01 \x01(\x0b\x32\x19.coxswain.admin.v1.Leader\x12,\n\x08replicas\x18\x02 \x03(\x0b\x32\x1a.coxswain.admin.v1.Replica\x12\x36\n\toverrides\x18\x1e \x01(\x0b\x32#.coxswain.admin.v1.OverridesInForce\"=\n\x12WatchLeaderRequest\x12\r\n\x05lease\x18\x01 \x01(\t\x12\x18\n\x10include_renewals\x18\x02 \x01(\x08\"\xa6\x01\n\x13WatchLeaderResponse\x12)\n\x06leader\x18\x01 \x01(\x0b\x32\x19.coxswain.admin.v1.Leader\x12,\n\x08replicas\x18\x02 \x03(\x0b\x32\x1a.coxswain.admin.v1.Replica\x12\x36\n\toverrides\x18\x1e \x01(\x0b\x32#.coxswain.admin.v1.OverridesInForce\"\xa0\x01\n\x0fStepDownRequest\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x1a\n\x12successor_identity\x18\x02 \x01(\t\x12%\n\x18\x65xpected_leader_identity\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x0c\n\x04wait\x18\x04 \x01(\x08\x12\x0f\n\x07\x64ry_run\x18\x05 \x01(\x08\x42\x1b\n\x19_expected_leader_identity\"=\n\x10StepDownResponse\x12)\n\x06leader\x18\x01 \x01(\x0b\x32\x19.coxswain.admin.v1.Leader*|\n\x0bLeasePolicy\x12\x1c\n\x18LEASE_POLICY_UNSPECIFIED\x10\x00\x12\x19\n\x15LEASE_POLICY_IN_FORCE\x10\x01\x12\x18\n\x14LEASE_POLICY_MISSING\x10\x02\x12\x1a\n\x16LEASE_POLICY_DIFFERENT\x10\x03\x32\x9c\x02\n\rLeaderService\x12V\n\tGetLeader\x12#.coxswain.admin.v1.GetLeaderRequest\x1a$.coxswain.admin.v1.GetLeaderResponse\x12^\n\x0bWatchLeader\x12%.coxswain.admin.v1.WatchLeaderRequest\x1a&.coxswain.admin.v1.WatchLeaderResponse0\x01\x12S\n\x08StepDown\x12\".coxswain.admin.v1.StepDownRequest\x1a#.coxswain.admin.v1.StepDownResponseBGZEgithub.com/coxswain-dev/coxswain/clients/go/coxswain/admin/v1;adminv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,22 +35,24 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'coxswain.admin.v1.leader_pb
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'ZEgithub.com/coxswain-dev/coxswain/clients/go/coxswain/admin/v1;adminv1'
-  _globals['_LEASEPOLICY']._serialized_start=1036
-  _globals['_LEASEPOLICY']._serialized_end=1160
+  _globals['_LEASEPOLICY']._serialized_start=1234
+  _globals['_LEASEPOLICY']._serialized_end=1358
   _globals['_LEADER']._serialized_start=150
   _globals['_LEADER']._serialized_end=488
-  _globals['_GETLEADERREQUEST']._serialized_start=490
-  _globals['_GETLEADERREQUEST']._serialized_end=523
-  _globals['_GETLEADERRESPONSE']._serialized_start=525
-  _globals['_GETLEADERRESPONSE']._serialized_end=633
-  _globals['_WATCHLEADERREQUEST']._serialized_start=635
-  _globals['_WATCHLEADERREQUEST']._serialized_end=696
-  _globals['_WATCHLEADERRESPONSE']._serialized_start=698
-  _globals['_WATCHLEADERRESPONSE']._serialized_end=808
-  _globals['_STEPDOWNREQUEST']._serialized_start=811
-  _globals['_STEPDOWNREQUEST']._serialized_end=971
-  _globals['_STEPDOWNRESPONSE']._serialized_start=973
-  _globals['_STEPDOWNRESPONSE']._serialized_end=1034
-  _globals['_LEADERSERVICE']._serialized_start=1163
-  _globals['_LEADERSERVICE']._serialized_end=1447
+  _globals['_OVERRIDESINFORCE']._serialized_start=490
+  _globals['_OVERRIDESINFORCE']._serialized_end=572
+  _globals['_GETLEADERREQUEST']._serialized_start=574
+  _globals['_GETLEADERREQUEST']._serialized_end=607
+  _globals['_GETLEADERRESPONSE']._serialized_start=610
+  _globals['_GETLEADERRESPONSE']._serialized_end=774
+  _globals['_WATCHLEADERREQUEST']._serialized_start=776
+  _globals['_WATCHLEADERREQUEST']._serialized_end=837
+  _globals['_WATCHLEADERRESPONSE']._serialized_start=840
+  _globals['_WATCHLEADERRESPONSE']._serialized_end=1006
+  _globals['_STEPDOWNREQUEST']._serialized_start=1009
+  _globals['_STEPDOWNREQUEST']._serialized_end=1169
+  _globals['_STEPDOWNRESPONSE']._serialized_start=1171
+  _globals['_STEPDOWNRESPONSE']._serialized_end=1232
+  _globals['_LEADERSERVICE']._serialized_start=1361
+  _globals['_LEADERSERVICE']._serialized_end=1645
 # @@protoc_insertion_point(module_scope)

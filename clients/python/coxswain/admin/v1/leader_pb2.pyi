@@ -119,6 +119,34 @@ class Leader(_message.Message):
 Global___Leader: _TypeAlias = Leader  # noqa: Y015
 
 @_typing.final
+class OverridesInForce(_message.Message):
+    """The overrides in force."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COUNT_FIELD_NUMBER: _builtins.int
+    OLDEST_TIME_FIELD_NUMBER: _builtins.int
+    count: _builtins.int
+    """Number of controllers with an override in force."""
+    @_builtins.property
+    def oldest_time(self) -> _timestamp_pb2.Timestamp:
+        """When the oldest of these overrides was given; absent if there are none."""
+
+    def __init__(
+        self,
+        *,
+        count: _builtins.int = ...,
+        oldest_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["oldest_time", b"oldest_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "oldest_time", b"oldest_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OverridesInForce: _TypeAlias = OverridesInForce  # noqa: Y015
+
+@_typing.final
 class GetLeaderRequest(_message.Message):
     """Request of GetLeader."""
 
@@ -148,6 +176,7 @@ class GetLeaderResponse(_message.Message):
 
     LEADER_FIELD_NUMBER: _builtins.int
     REPLICAS_FIELD_NUMBER: _builtins.int
+    OVERRIDES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def leader(self) -> Global___Leader:
         """Who leads."""
@@ -156,15 +185,20 @@ class GetLeaderResponse(_message.Message):
     def replicas(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Replica]:
         """All replicas that have announced themselves, by identity."""
 
+    @_builtins.property
+    def overrides(self) -> Global___OverridesInForce:
+        """The overrides in force, of all controllers."""
+
     def __init__(
         self,
         *,
         leader: Global___Leader | None = ...,
         replicas: _abc.Iterable[_types_pb2.Replica] | None = ...,
+        overrides: Global___OverridesInForce | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["leader", b"leader"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["leader", b"leader", "overrides", b"overrides"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["leader", b"leader", "replicas", b"replicas"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["leader", b"leader", "overrides", b"overrides", "replicas", b"replicas"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -204,6 +238,7 @@ class WatchLeaderResponse(_message.Message):
 
     LEADER_FIELD_NUMBER: _builtins.int
     REPLICAS_FIELD_NUMBER: _builtins.int
+    OVERRIDES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def leader(self) -> Global___Leader:
         """Who leads."""
@@ -212,15 +247,20 @@ class WatchLeaderResponse(_message.Message):
     def replicas(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Replica]:
         """All replicas that have announced themselves, by identity."""
 
+    @_builtins.property
+    def overrides(self) -> Global___OverridesInForce:
+        """The overrides in force, of all controllers."""
+
     def __init__(
         self,
         *,
         leader: Global___Leader | None = ...,
         replicas: _abc.Iterable[_types_pb2.Replica] | None = ...,
+        overrides: Global___OverridesInForce | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["leader", b"leader"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["leader", b"leader", "overrides", b"overrides"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["leader", b"leader", "replicas", b"replicas"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["leader", b"leader", "overrides", b"overrides", "replicas", b"replicas"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file coxswain/admin/v1/leader.proto.
  */
 export const file_coxswain_admin_v1_leader: GenFile = /*@__PURE__*/
-  fileDesc("Ch5jb3hzd2Fpbi9hZG1pbi92MS9sZWFkZXIucHJvdG8SEWNveHN3YWluLmFkbWluLnYxItICCgZMZWFkZXISDQoFbGVhc2UYASABKAkSFwoPaG9sZGVyX2lkZW50aXR5GAIgASgJEjAKDGFjcXVpcmVfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKcmVuZXdfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMQoObGVhc2VfZHVyYXRpb24YBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEwoLdHJhbnNpdGlvbnMYBiABKAUSDwoHbGVhZGluZxgHIAEoCBIYChByZXBsaWNhX2lkZW50aXR5GAggASgJEhUKDWFkbWluX2FkZHJlc3MYCSABKAkSNAoMbGVhc2VfcG9saWN5GAogASgOMh4uY294c3dhaW4uYWRtaW4udjEuTGVhc2VQb2xpY3kiIQoQR2V0TGVhZGVyUmVxdWVzdBINCgVsZWFzZRgBIAEoCSJsChFHZXRMZWFkZXJSZXNwb25zZRIpCgZsZWFkZXIYASABKAsyGS5jb3hzd2Fpbi5hZG1pbi52MS5MZWFkZXISLAoIcmVwbGljYXMYAiADKAsyGi5jb3hzd2Fpbi5hZG1pbi52MS5SZXBsaWNhIj0KEldhdGNoTGVhZGVyUmVxdWVzdBINCgVsZWFzZRgBIAEoCRIYChBpbmNsdWRlX3JlbmV3YWxzGAIgASgIIm4KE1dhdGNoTGVhZGVyUmVzcG9uc2USKQoGbGVhZGVyGAEgASgLMhkuY294c3dhaW4uYWRtaW4udjEuTGVhZGVyEiwKCHJlcGxpY2FzGAIgAygLMhouY294c3dhaW4uYWRtaW4udjEuUmVwbGljYSKgAQoPU3RlcERvd25SZXF1ZXN0Eg4KBnJlYXNvbhgBIAEoCRIaChJzdWNjZXNzb3JfaWRlbnRpdHkYAiABKAkSJQoYZXhwZWN0ZWRfbGVhZGVyX2lkZW50aXR5GAMgASgJSACIAQESDAoEd2FpdBgEIAEoCBIPCgdkcnlfcnVuGAUgASgIQhsKGV9leHBlY3RlZF9sZWFkZXJfaWRlbnRpdHkiPQoQU3RlcERvd25SZXNwb25zZRIpCgZsZWFkZXIYASABKAsyGS5jb3hzd2Fpbi5hZG1pbi52MS5MZWFkZXIqfAoLTGVhc2VQb2xpY3kSHAoYTEVBU0VfUE9MSUNZX1VOU1BFQ0lGSUVEEAASGQoVTEVBU0VfUE9MSUNZX0lOX0ZPUkNFEAESGAoUTEVBU0VfUE9MSUNZX01JU1NJTkcQAhIaChZMRUFTRV9QT0xJQ1lfRElGRkVSRU5UEAMynAIKDUxlYWRlclNlcnZpY2USVgoJR2V0TGVhZGVyEiMuY294c3dhaW4uYWRtaW4udjEuR2V0TGVhZGVyUmVxdWVzdBokLmNveHN3YWluLmFkbWluLnYxLkdldExlYWRlclJlc3BvbnNlEl4KC1dhdGNoTGVhZGVyEiUuY294c3dhaW4uYWRtaW4udjEuV2F0Y2hMZWFkZXJSZXF1ZXN0GiYuY294c3dhaW4uYWRtaW4udjEuV2F0Y2hMZWFkZXJSZXNwb25zZTABElMKCFN0ZXBEb3duEiIuY294c3dhaW4uYWRtaW4udjEuU3RlcERvd25SZXF1ZXN0GiMuY294c3dhaW4uYWRtaW4udjEuU3RlcERvd25SZXNwb25zZUJHWkVnaXRodWIuY29tL2NveHN3YWluLWRldi9jb3hzd2Fpbi9jbGllbnRzL2dvL2NveHN3YWluL2FkbWluL3YxO2FkbWludjFiBnByb3RvMw", [file_coxswain_admin_v1_types, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("Ch5jb3hzd2Fpbi9hZG1pbi92MS9sZWFkZXIucHJvdG8SEWNveHN3YWluLmFkbWluLnYxItICCgZMZWFkZXISDQoFbGVhc2UYASABKAkSFwoPaG9sZGVyX2lkZW50aXR5GAIgASgJEjAKDGFjcXVpcmVfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKcmVuZXdfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMQoObGVhc2VfZHVyYXRpb24YBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEwoLdHJhbnNpdGlvbnMYBiABKAUSDwoHbGVhZGluZxgHIAEoCBIYChByZXBsaWNhX2lkZW50aXR5GAggASgJEhUKDWFkbWluX2FkZHJlc3MYCSABKAkSNAoMbGVhc2VfcG9saWN5GAogASgOMh4uY294c3dhaW4uYWRtaW4udjEuTGVhc2VQb2xpY3kiUgoQT3ZlcnJpZGVzSW5Gb3JjZRINCgVjb3VudBgBIAEoBRIvCgtvbGRlc3RfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiIQoQR2V0TGVhZGVyUmVxdWVzdBINCgVsZWFzZRgBIAEoCSKkAQoRR2V0TGVhZGVyUmVzcG9uc2USKQoGbGVhZGVyGAEgASgLMhkuY294c3dhaW4uYWRtaW4udjEuTGVhZGVyEiwKCHJlcGxpY2FzGAIgAygLMhouY294c3dhaW4uYWRtaW4udjEuUmVwbGljYRI2CglvdmVycmlkZXMYHiABKAsyIy5jb3hzd2Fpbi5hZG1pbi52MS5PdmVycmlkZXNJbkZvcmNlIj0KEldhdGNoTGVhZGVyUmVxdWVzdBINCgVsZWFzZRgBIAEoCRIYChBpbmNsdWRlX3JlbmV3YWxzGAIgASgIIqYBChNXYXRjaExlYWRlclJlc3BvbnNlEikKBmxlYWRlchgBIAEoCzIZLmNveHN3YWluLmFkbWluLnYxLkxlYWRlchIsCghyZXBsaWNhcxgCIAMoCzIaLmNveHN3YWluLmFkbWluLnYxLlJlcGxpY2ESNgoJb3ZlcnJpZGVzGB4gASgLMiMuY294c3dhaW4uYWRtaW4udjEuT3ZlcnJpZGVzSW5Gb3JjZSKgAQoPU3RlcERvd25SZXF1ZXN0Eg4KBnJlYXNvbhgBIAEoCRIaChJzdWNjZXNzb3JfaWRlbnRpdHkYAiABKAkSJQoYZXhwZWN0ZWRfbGVhZGVyX2lkZW50aXR5GAMgASgJSACIAQESDAoEd2FpdBgEIAEoCBIPCgdkcnlfcnVuGAUgASgIQhsKGV9leHBlY3RlZF9sZWFkZXJfaWRlbnRpdHkiPQoQU3RlcERvd25SZXNwb25zZRIpCgZsZWFkZXIYASABKAsyGS5jb3hzd2Fpbi5hZG1pbi52MS5MZWFkZXIqfAoLTGVhc2VQb2xpY3kSHAoYTEVBU0VfUE9MSUNZX1VOU1BFQ0lGSUVEEAASGQoVTEVBU0VfUE9MSUNZX0lOX0ZPUkNFEAESGAoUTEVBU0VfUE9MSUNZX01JU1NJTkcQAhIaChZMRUFTRV9QT0xJQ1lfRElGRkVSRU5UEAMynAIKDUxlYWRlclNlcnZpY2USVgoJR2V0TGVhZGVyEiMuY294c3dhaW4uYWRtaW4udjEuR2V0TGVhZGVyUmVxdWVzdBokLmNveHN3YWluLmFkbWluLnYxLkdldExlYWRlclJlc3BvbnNlEl4KC1dhdGNoTGVhZGVyEiUuY294c3dhaW4uYWRtaW4udjEuV2F0Y2hMZWFkZXJSZXF1ZXN0GiYuY294c3dhaW4uYWRtaW4udjEuV2F0Y2hMZWFkZXJSZXNwb25zZTABElMKCFN0ZXBEb3duEiIuY294c3dhaW4uYWRtaW4udjEuU3RlcERvd25SZXF1ZXN0GiMuY294c3dhaW4uYWRtaW4udjEuU3RlcERvd25SZXNwb25zZUJHWkVnaXRodWIuY29tL2NveHN3YWluLWRldi9jb3hzd2Fpbi9jbGllbnRzL2dvL2NveHN3YWluL2FkbWluL3YxO2FkbWludjFiBnByb3RvMw", [file_coxswain_admin_v1_types, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * A Lease that is fought for, and who holds it.
@@ -102,6 +102,34 @@ export const LeaderSchema: GenMessage<Leader> = /*@__PURE__*/
   messageDesc(file_coxswain_admin_v1_leader, 0);
 
 /**
+ * The overrides in force.
+ *
+ * @generated from message coxswain.admin.v1.OverridesInForce
+ */
+export type OverridesInForce = Message<"coxswain.admin.v1.OverridesInForce"> & {
+  /**
+   * Number of controllers with an override in force.
+   *
+   * @generated from field: int32 count = 1;
+   */
+  count: number;
+
+  /**
+   * When the oldest of these overrides was given; absent if there are none.
+   *
+   * @generated from field: google.protobuf.Timestamp oldest_time = 2;
+   */
+  oldestTime?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message coxswain.admin.v1.OverridesInForce.
+ * Use `create(OverridesInForceSchema)` to create a new message.
+ */
+export const OverridesInForceSchema: GenMessage<OverridesInForce> = /*@__PURE__*/
+  messageDesc(file_coxswain_admin_v1_leader, 1);
+
+/**
  * Request of GetLeader.
  *
  * @generated from message coxswain.admin.v1.GetLeaderRequest
@@ -120,7 +148,7 @@ export type GetLeaderRequest = Message<"coxswain.admin.v1.GetLeaderRequest"> & {
  * Use `create(GetLeaderRequestSchema)` to create a new message.
  */
 export const GetLeaderRequestSchema: GenMessage<GetLeaderRequest> = /*@__PURE__*/
-  messageDesc(file_coxswain_admin_v1_leader, 1);
+  messageDesc(file_coxswain_admin_v1_leader, 2);
 
 /**
  * Response of GetLeader.
@@ -141,6 +169,13 @@ export type GetLeaderResponse = Message<"coxswain.admin.v1.GetLeaderResponse"> &
    * @generated from field: repeated coxswain.admin.v1.Replica replicas = 2;
    */
   replicas: Replica[];
+
+  /**
+   * The overrides in force, of all controllers.
+   *
+   * @generated from field: coxswain.admin.v1.OverridesInForce overrides = 30;
+   */
+  overrides?: OverridesInForce | undefined;
 };
 
 /**
@@ -148,7 +183,7 @@ export type GetLeaderResponse = Message<"coxswain.admin.v1.GetLeaderResponse"> &
  * Use `create(GetLeaderResponseSchema)` to create a new message.
  */
 export const GetLeaderResponseSchema: GenMessage<GetLeaderResponse> = /*@__PURE__*/
-  messageDesc(file_coxswain_admin_v1_leader, 2);
+  messageDesc(file_coxswain_admin_v1_leader, 3);
 
 /**
  * Request of WatchLeader.
@@ -176,7 +211,7 @@ export type WatchLeaderRequest = Message<"coxswain.admin.v1.WatchLeaderRequest">
  * Use `create(WatchLeaderRequestSchema)` to create a new message.
  */
 export const WatchLeaderRequestSchema: GenMessage<WatchLeaderRequest> = /*@__PURE__*/
-  messageDesc(file_coxswain_admin_v1_leader, 3);
+  messageDesc(file_coxswain_admin_v1_leader, 4);
 
 /**
  * Response of WatchLeader.
@@ -197,6 +232,13 @@ export type WatchLeaderResponse = Message<"coxswain.admin.v1.WatchLeaderResponse
    * @generated from field: repeated coxswain.admin.v1.Replica replicas = 2;
    */
   replicas: Replica[];
+
+  /**
+   * The overrides in force, of all controllers.
+   *
+   * @generated from field: coxswain.admin.v1.OverridesInForce overrides = 30;
+   */
+  overrides?: OverridesInForce | undefined;
 };
 
 /**
@@ -204,7 +246,7 @@ export type WatchLeaderResponse = Message<"coxswain.admin.v1.WatchLeaderResponse
  * Use `create(WatchLeaderResponseSchema)` to create a new message.
  */
 export const WatchLeaderResponseSchema: GenMessage<WatchLeaderResponse> = /*@__PURE__*/
-  messageDesc(file_coxswain_admin_v1_leader, 4);
+  messageDesc(file_coxswain_admin_v1_leader, 5);
 
 /**
  * Request of StepDown.
@@ -253,7 +295,7 @@ export type StepDownRequest = Message<"coxswain.admin.v1.StepDownRequest"> & {
  * Use `create(StepDownRequestSchema)` to create a new message.
  */
 export const StepDownRequestSchema: GenMessage<StepDownRequest> = /*@__PURE__*/
-  messageDesc(file_coxswain_admin_v1_leader, 5);
+  messageDesc(file_coxswain_admin_v1_leader, 6);
 
 /**
  * Response of StepDown.
@@ -274,7 +316,7 @@ export type StepDownResponse = Message<"coxswain.admin.v1.StepDownResponse"> & {
  * Use `create(StepDownResponseSchema)` to create a new message.
  */
 export const StepDownResponseSchema: GenMessage<StepDownResponse> = /*@__PURE__*/
-  messageDesc(file_coxswain_admin_v1_leader, 6);
+  messageDesc(file_coxswain_admin_v1_leader, 7);
 
 /**
  * The admission policy `coxswain-leases`. Without it, whoever may write Leases in `kube-system` can disable controllers and announce
