@@ -15,6 +15,7 @@ use super::authn::{ClusterTrust, RequestHeader};
 use super::error::ServeError;
 use super::observe::{ServeObserver, Unobserved};
 use super::renewal::Renewal;
+use super::signed::SignedRenewal;
 use super::tls::{CertFiles, CertStore, Tls};
 
 /// What a file is put to.
@@ -42,6 +43,7 @@ pub(super) struct Reloader {
     request_header: Option<Arc<RequestHeader>>,
     cluster: Option<ClusterTrust>,
     renewal: Option<Renewal>,
+    signed: Option<SignedRenewal>,
     observer: Arc<dyn ServeObserver>,
     port: u16,
 }
@@ -54,7 +56,7 @@ impl Reloader {
         request_header: Option<Arc<RequestHeader>>,
         cluster: Option<ClusterTrust>,
     ) -> Self {
-        let (renewal, observer) = (None, Arc::new(Unobserved));
+        let observer = Arc::new(Unobserved);
         Self {
             provider,
             certs,
@@ -62,15 +64,16 @@ impl Reloader {
             client_ca,
             request_header,
             cluster,
-            renewal,
+            renewal: None,
+            signed: None,
             observer,
             port: 0,
         }
     }
 
-    /// Replaces a certificate that was made for this process before it expires.
-    pub(super) fn renew(&mut self, renewal: Option<Renewal>) {
-        self.renewal = renewal;
+    /// Replaces the certificates that were made for this process before they expire.
+    pub(super) fn renew(&mut self, renewal: Option<Renewal>, signed: Option<SignedRenewal>) {
+        (self.renewal, self.signed) = (renewal, signed);
     }
 
     /// Tells when the certificate of a port expires, now and at each turn.
@@ -136,6 +139,9 @@ impl Reloader {
             && let Err(error) = renewal.turn(&self.certs, &self.provider)
         {
             tracing::error!(%error, "Failed to make a new serving certificate; keeping the old one");
+        }
+        if let Some(signed) = &self.signed {
+            signed.turn(&self.certs, &self.provider).await;
         }
         self.report_expiry();
         if let Some(cluster) = &self.cluster {
