@@ -9,8 +9,7 @@
 //! The cluster's CA also signs the serving certificates of kubelets, and nodes are on the addresses that a Lease can name.
 //! So a replica that the user has not named gets a token only with a certificate for [`COXSWAIN_NAME`], which no node has.
 
-/// The name in the serving certificates of Coxswain that the cluster's CA signs, and in no certificate of a node.
-pub(super) const COXSWAIN_NAME: &str = "coxswain.kube-system.svc";
+pub(super) use coxswain_machinery::serve::COXSWAIN_NAME;
 
 /// What decides about trust: what was given, and what there is.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own; any set of them may hold")]

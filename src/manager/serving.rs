@@ -149,6 +149,7 @@ pub(super) async fn bind(
             &observer,
         )
         .await?,
+        signer: manager.authorities.serving_signer(flags),
         observer: Arc::clone(&observer),
     };
     let host = |bound| advertised_host(bound, manager.runtime.clients.connection().server());

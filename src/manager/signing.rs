@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
+use jiff::Timestamp;
 use prometheus::IntGaugeVec;
 use ring::digest;
 use serde_json::Value;
@@ -29,6 +30,7 @@ use coxswain_machinery::environment::Threads;
 use coxswain_machinery::executor::{FinishError, Finisher, Finishers};
 use coxswain_machinery::framework::BlockingPool;
 use coxswain_machinery::options::{Config, Flags, SelectionState};
+use coxswain_machinery::serve::{ServingSigner, SignedCertificate, SigningCa};
 use coxswain_machinery::telemetry::{Registrar, Registry};
 
 /// How often the files are read when nobody signs.
@@ -73,6 +75,17 @@ impl Authorities {
         self.0.iter().fold(finishers, |finishers, authority| {
             finishers.with(finisher(authority.signer), Arc::clone(authority) as _)
         })
+    }
+
+    /// The one of `--cluster-signing-cert-file` and `--cluster-signing-key-file`, to sign this replica's serving certificate. `None`
+    /// without these flags, and where the signing controller may not run: then nothing is signed by the CA.
+    pub(super) fn serving_signer(&self, flags: &Flags) -> Option<Arc<dyn ServingSigner>> {
+        let [certificate, key] = [&flags.cluster_signing_cert_file, &flags.cluster_signing_key_file];
+        let is_given = !certificate.is_empty() && !key.is_empty();
+        let has_files = |each: &&Arc<FileAuthority>| {
+            [&each.certificate, &each.key] == [Path::new(certificate), Path::new(key)]
+        };
+        self.0.iter().filter(|_| is_given).find(has_files).map(|found| Arc::clone(found) as _)
     }
 
     /// Reads the files again and again.
@@ -242,10 +255,21 @@ impl Finisher for FileAuthority {
     }
 }
 
+impl ServingSigner for FileAuthority {
+    fn ca(&self) -> BoxFuture<'_, Result<SigningCa, String>> {
+        Box::pin(async { self.current().await.map(|authority| authority.ca()) })
+    }
+
+    fn sign(&self, public_key: Vec<u8>, now: Timestamp) -> BoxFuture<'_, Result<SignedCertificate, String>> {
+        Box::pin(async move {
+            let authority = self.current().await?;
+            self.pool.run(move || authority.issue_serving(&public_key, now)).await
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
-
     use super::*;
     use coxswain_machinery::telemetry::encode_text;
 
@@ -343,6 +367,42 @@ mod tests {
         assert_eq!(loaded(&["*"], "disable-only"), Signer::ALL.len());
         assert_eq!(loaded(&without, "all"), Signer::ALL.len(), "an order with force may run it");
         assert_eq!(loaded(&without, "disable-only"), 0);
+    }
+
+    #[tokio::test]
+    async fn serving_certificates_are_signed_by_the_general_pair_alone() {
+        let files = Files(tempfile::tempdir().unwrap());
+        let [certificate, key] = authority("a");
+        files.put("crt", &certificate);
+        files.put("key", &key);
+        let [crt, key] = ["crt", "key"].map(|file| files.path(file).display().to_string());
+        let signer = |flags: &Flags| {
+            let config = Config { flags: flags.clone(), ..Config::default() };
+            let all = Authorities::load(&config, Threads::Own, &BlockingPool::inline()).unwrap();
+            all.serving_signer(flags)
+        };
+        let general = Flags {
+            cluster_signing_cert_file: crt.clone(),
+            cluster_signing_key_file: key.clone(),
+            ..Flags::default()
+        };
+        let subject = rcgen::PublicKeyData::subject_public_key_info(&rcgen::KeyPair::generate().unwrap());
+        let now: Timestamp = "2026-07-01T00:00:00Z".parse().unwrap();
+        let found = signer(&general).unwrap();
+        let signed = found.sign(subject, now).await.unwrap();
+        assert_eq!(signed.ca, found.ca().await.unwrap());
+        assert!(signed.not_after > now.as_second());
+
+        let nodes = Flags {
+            cluster_signing_kubelet_serving_cert_file: crt,
+            cluster_signing_kubelet_serving_key_file: key,
+            ..Flags::default()
+        };
+        assert!(signer(&nodes).is_none(), "clients do not trust the CA of kubelets");
+        assert!(signer(&Flags::default()).is_none());
+        let controllers = ["*", "-certificatesigningrequest-signing-controller"].map(str::to_owned).to_vec();
+        let without = Flags { controllers, admin_overrides: "disable-only".to_owned(), ..general };
+        assert!(signer(&without).is_none(), "the CA's key signs nothing then");
     }
 
     /// An authority that was in the files while nobody signed is the one that files of no use leave in force, not the one

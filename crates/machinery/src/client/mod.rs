@@ -30,6 +30,7 @@ mod live;
 mod metadata;
 mod object_list;
 mod patience;
+mod pod_port;
 mod request;
 mod send;
 mod tls;
@@ -60,6 +61,7 @@ pub use layers::{
 pub use live::{AccessQuestion, AccessVerdict, Pieces};
 pub use object_list::{ObjectList, UnreadableObject};
 pub(crate) use patience::WaitSeats;
+pub use pod_port::{PodPort, PodPortError};
 pub(crate) use request::LONGEST_OBJECT;
 pub use request::{FieldSelector, InvalidPath, Query, RequestIntent, RequestPath, RequestUri};
 pub use tls::tls_config;

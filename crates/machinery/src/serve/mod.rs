@@ -30,6 +30,7 @@ mod reviews;
 mod router;
 mod seats;
 mod server;
+mod signed;
 mod tls;
 mod user;
 
@@ -51,4 +52,5 @@ pub use options::{
 pub use reviews::{Access, ApiReviews, Attributes, ResourceAttributes, Reviews};
 pub use router::Router;
 pub use server::{SecureServer, ServeDeps};
+pub use signed::{COXSWAIN_NAME, ServingSigner, SignedCertificate, SigningCa};
 pub use user::{ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, UserInfo};

@@ -16,6 +16,7 @@ use super::authn::{ClusterTrust, RequestHeader};
 use super::error::ServeError;
 use super::observe::ServeObserver;
 use super::renewal::Renewal;
+use super::signed::SignedRenewal;
 use super::tls::{CertFiles, CertStore, Tls};
 use crate::model::clock::SharedClock;
 
@@ -48,6 +49,7 @@ pub(super) struct Reloader {
     request_header: Option<Arc<RequestHeader>>,
     cluster: Option<ClusterTrust>,
     renewal: Option<Renewal>,
+    signed: Option<SignedRenewal>,
     reports: Reports,
 }
 
@@ -75,15 +77,16 @@ impl Reloader {
         cluster: Option<ClusterTrust>,
         reports: Reports,
     ) -> Self {
-        let (files, renewal) = (Vec::new(), None);
-        let reloader = Self { provider, certs, files, client_ca, request_header, cluster, renewal, reports };
+        let (files, renewal, signed) = (Vec::new(), None, None);
+        let reloader =
+            Self { provider, certs, files, client_ca, request_header, cluster, renewal, signed, reports };
         reloader.report_expiry();
         reloader
     }
 
-    /// Replaces a self-made certificate before it expires.
-    pub(super) fn renew(&mut self, renewal: Option<Renewal>) {
-        self.renewal = renewal;
+    /// Replaces the certificates that were made for this process before they expire.
+    pub(super) fn renew(&mut self, renewal: Option<Renewal>, signed: Option<SignedRenewal>) {
+        (self.renewal, self.signed) = (renewal, signed);
     }
 
     /// Reports when the certificates of the port and the client CAs expire, and logs once that one has expired.
@@ -165,6 +168,9 @@ impl Reloader {
             && let Err(error) = renewal.turn(&self.certs, &self.provider).await
         {
             tracing::error!(%error, "Failed to make a new serving certificate; keeping the old one");
+        }
+        if let Some(signed) = &self.signed {
+            signed.turn(&self.certs, &self.provider).await;
         }
         if let Some(cluster) = &self.cluster {
             match cluster.refresh().await {

@@ -27,6 +27,7 @@ use super::renewal::Renewal;
 use super::reviews::Reviews;
 use super::router::Router;
 use super::seats::Seats;
+use super::signed::{ServingSigner, SignedRenewal};
 use super::tls::{self, CertFiles, CertStore, SelfSigned, Tls};
 use crate::latest;
 use crate::model::clock::SharedClock;
@@ -47,6 +48,9 @@ pub struct ServeDeps {
     pub authentication: Option<Arc<dyn Reviews>>,
     /// Asks for SubjectAccessReviews; `None` without `--authorization-kubeconfig` (and outside of a cluster).
     pub authorization: Option<Arc<dyn Reviews>>,
+    /// Signs a certificate for [`super::COXSWAIN_NAME`] where the default certificate is made and kept in memory; `None` without
+    /// the key of the cluster's CA.
+    pub signer: Option<Arc<dyn ServingSigner>>,
     /// Hears of what happens.
     pub observer: Arc<dyn ServeObserver>,
 }
@@ -79,7 +83,7 @@ impl SecureServer {
     /// and listens. Must be called within a tokio runtime.
     pub async fn bind(options: ServeOptions, deps: ServeDeps) -> Result<Self, ServeError> {
         let provider = Arc::new(options.tls.spoken.provider());
-        let LoadedCerts { certs, files: cert_files, authority, renewal } =
+        let LoadedCerts { certs, files: cert_files, authority, renewal, signed } =
             load_certs(&options, &deps, &provider).await?;
         let trust = Trust::load(&options, &deps).await?;
         let mut reloader = Reloader::new(
@@ -90,7 +94,7 @@ impl SecureServer {
             trust.cluster,
             Reports::new(Arc::clone(&deps.observer), options.address.port(), Arc::clone(&deps.clock)),
         );
-        reloader.renew(renewal);
+        reloader.renew(renewal, signed);
         for (what, index, files, content) in &cert_files {
             reloader.watch_cert(what, *index, files, content);
         }
@@ -275,6 +279,8 @@ struct LoadedCerts {
     authority: latest::Receiver<Option<String>>,
     /// Replaces the default one, if no flag names it.
     renewal: Option<Renewal>,
+    /// Replaces the one that the cluster's CA signs, if there is one.
+    signed: Option<SignedRenewal>,
 }
 
 const CERT_FLAG: &str = "--tls-cert-file";
@@ -306,6 +312,7 @@ async fn load_certs(
             key
         }
     };
+    let is_in_memory = files.is_empty();
     let mut others = Vec::new();
     for (index, sni) in options.tls.sni.iter().enumerate() {
         let pair = CertFiles { cert: sni.cert_file.clone(), key: sni.key_file.clone() };
@@ -321,7 +328,12 @@ async fn load_certs(
     }
     let authority =
         renewal.as_ref().map_or_else(|| latest::Sender::new(None).subscribe(), Renewal::authority);
-    Ok(LoadedCerts { certs, files, authority, renewal })
+    let signer = deps.signer.as_ref().filter(|_| is_in_memory);
+    let signed = signer.map(|signer| SignedRenewal::new(Arc::clone(signer), Arc::clone(&deps.clock)));
+    if let Some(signed) = &signed {
+        signed.turn(&certs, provider).await;
+    }
+    Ok(LoadedCerts { certs, files, authority, renewal, signed })
 }
 
 /// Whose certificates are trusted, and where that is read from.

@@ -4,7 +4,10 @@
 //! contents of the files.
 
 use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
+use jiff::Timestamp;
 use p521::ecdsa::signature::Keypair as SignatureKeypair;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
@@ -21,21 +24,29 @@ use x509_cert::spki::{
 };
 
 use super::certificate::{self, Content};
-use super::usages;
+use super::usages::{self, Usages};
 use super::validity::Order;
-use crate::identity::requests::CertificateRequest;
+use crate::identity::requests::{AlternativeName, CertificateRequest};
 use coxswain_machinery::api::certificates::CertificateSigningRequest;
 use coxswain_machinery::executor::FinishError;
 use coxswain_machinery::private_key::{
     CERTIFICATE_KEYS, KeyAlgorithm, PrivateKey, PrivateKeyError, SignatureForm,
 };
 use coxswain_machinery::random;
+use coxswain_machinery::serve::{COXSWAIN_NAME, SignedCertificate, SigningCa};
 use coxswain_machinery::wire::splice::{Edit, edit};
 use coxswain_machinery::wire::{Message as _, path};
 
+/// How long a serving certificate of a replica is valid. A replica replaces it long before, and its key never leaves the process.
+const SERVING: Duration = Duration::from_hours(24);
+
 /// A certificate with its key, which signs.
 pub struct Authority {
+    /// The certificate in DER.
+    certificate: Arc<[u8]>,
     name: Name,
+    /// Whether the certificate is issued by its own subject, so that clients need no other one above it.
+    is_root: bool,
     key_id: Option<Vec<u8>>,
     /// When it ends, in seconds since 1970.
     end: i64,
@@ -88,7 +99,9 @@ impl Authority {
         let key_id = parsed.get_extension::<SubjectKeyIdentifier>().ok().flatten();
         let end = parsed.validity().not_after.to_unix_duration().as_secs();
         let authority = Self {
+            certificate: first.as_ref().into(),
             name: parsed.subject().clone(),
+            is_root: parsed.subject() == parsed.issuer(),
             key_id: key_id.map(|(_, id)| id.0.as_bytes().to_vec()).filter(|id| !id.is_empty()),
             end: i64::try_from(end).unwrap_or(i64::MAX),
             public_key,
@@ -119,17 +132,54 @@ impl Authority {
         let asked = CertificateRequest::from_pem(&request.spec.request).map_err(|error| failed(&error))?;
         let usages = usages::read(&request.spec.usages).map_err(|error| failed(&error))?;
         let validity = order.validity(self.end).map_err(|error| failed(&error))?;
-        // Nobody can tell it before, and a simulation can draw it again.
-        let serial = random::uuid().into_bytes();
         let content = Content {
-            request: &asked,
+            subject: certificate::subject(&asked).map_err(|error| failed(&error))?,
+            public_key: asked.public_key(),
+            names: asked.names(),
             usages: &usages,
             validity,
-            serial,
+            // Nobody can tell it before, and a simulation can draw it again.
+            serial: random::uuid().into_bytes(),
             issuer: &self.name,
             issuer_key: self.key_id.as_deref(),
         };
-        let mut builder = certificate::builder(&content).map_err(|error| failed(&error))?;
+        self.sign(&content).map_err(|error| failed(&error))
+    }
+
+    /// The CA, for clients and for whoever must know whether another one has taken its place.
+    pub fn ca(&self) -> SigningCa {
+        SigningCa { certificate: Arc::clone(&self.certificate), not_after: self.end }
+    }
+
+    /// Issues a certificate by which a replica serves as [`COXSWAIN_NAME`] with this public key (SubjectPublicKeyInfo in DER). It has
+    /// no other name, authenticates no client, and is valid for 24 hours or as long as the CA.
+    ///
+    /// # Errors
+    /// The CA has expired, or the key cannot be read.
+    pub fn issue_serving(&self, public_key: &[u8], now: Timestamp) -> Result<SignedCertificate, String> {
+        let validity =
+            Order::new(now, SERVING, None).validity(self.end).map_err(|error| error.to_string())?;
+        let content = Content {
+            subject: certificate::common_name(COXSWAIN_NAME).map_err(|error| error.to_string())?,
+            public_key,
+            names: &[AlternativeName::Dns(COXSWAIN_NAME.to_owned())],
+            usages: &Usages::of_a_server(),
+            validity,
+            serial: random::uuid().into_bytes(),
+            issuer: &self.name,
+            issuer_key: self.key_id.as_deref(),
+        };
+        let mut chain = self.sign(&content)?;
+        if !self.is_root {
+            chain.push_str(&pem(&self.certificate));
+        }
+        Ok(SignedCertificate { chain, ca: self.ca(), not_after: validity.until })
+    }
+
+    /// A certificate with this content, in PEM.
+    fn sign(&self, content: &Content<'_>) -> Result<String, String> {
+        let failed = |error: &dyn fmt::Display| error.to_string();
+        let mut builder = certificate::builder(content).map_err(|error| failed(&error))?;
         let signed = builder.finalize(self).map_err(|error| failed(&error))?;
         let signature = self.key.sign(&signed, SignatureForm::Der).map_err(|error| failed(&error))?;
         let signature = BitString::from_bytes(&signature).map_err(|error| failed(&error))?;

@@ -1,4 +1,4 @@
-//! What stands in a certificate: of the request its names and its key, and nothing else that was asked for. Built by x509-cert,
+//! The content of a certificate: subject, names and key of a request, and nothing else that was asked for. Built by x509-cert,
 //! which keeps several values of one attribute. Signs nothing.
 
 use std::collections::BTreeSet;
@@ -25,7 +25,10 @@ use crate::identity::requests::{AlternativeName, Attribute, CertificateRequest};
 
 /// What a certificate is made of.
 pub(super) struct Content<'a> {
-    pub(super) request: &'a CertificateRequest,
+    pub(super) subject: Name,
+    /// SubjectPublicKeyInfo in DER.
+    pub(super) public_key: &'a [u8],
+    pub(super) names: &'a [AlternativeName],
     pub(super) usages: &'a Usages,
     pub(super) validity: validity::Validity,
     /// Sixteen bytes by chance.
@@ -38,12 +41,10 @@ pub(super) struct Content<'a> {
 
 /// The certificate, ready to be signed.
 pub(super) fn builder(content: &Content<'_>) -> Result<CertificateBuilder<Leaf>, Error> {
-    let request = content.request;
-    let subject = subject(request)?;
-    let extensions = extensions(content, &subject)?;
+    let extensions = extensions(content, &content.subject)?;
     let validity = Validity::new(time(content.validity.from)?, time(content.validity.until)?);
-    let key = SubjectPublicKeyInfoOwned::from_der(request.public_key())?;
-    let leaf = Leaf { issuer: content.issuer.clone(), subject, extensions };
+    let key = SubjectPublicKeyInfoOwned::from_der(content.public_key)?;
+    let leaf = Leaf { issuer: content.issuer.clone(), subject: content.subject.clone(), extensions };
     CertificateBuilder::new(leaf, SerialNumber::new(&content.serial)?, validity, key)
 }
 
@@ -103,6 +104,15 @@ pub(super) fn subject(request: &CertificateRequest) -> Result<Name, Error> {
     Ok(Name::from_der(&parts.to_der()?)?)
 }
 
+/// The subject that has a common name and nothing else.
+pub(super) fn common_name(name: &str) -> Result<Name, Error> {
+    let value = Any::new(string_tag(name), name.as_bytes())?;
+    let part = AttributeTypeAndValue { oid: Attribute::CommonName.identifier(), value };
+    let mut parts = RdnSequence::default();
+    parts.push(RelativeDistinguishedName::try_from(vec![part])?);
+    Ok(Name::from_der(&parts.to_der()?)?)
+}
+
 /// Whether a text is one of the simple sort.
 fn string_tag(text: &str) -> Tag {
     let is_printable = |byte: u8| byte.is_ascii_alphanumeric() || b" '()+,-./:=?".contains(&byte);
@@ -131,7 +141,7 @@ fn extensions(content: &Content<'_>, subject: &Name) -> Result<Vec<Extension>, E
         };
         add((false, &id).to_extension(subject, &[]))?;
     }
-    let names = alternative_names(content.request.names())?;
+    let names = alternative_names(content.names)?;
     if !names.is_empty() {
         add((subject.is_empty(), &SubjectAltName(names)).to_extension(subject, &[]))?;
     }

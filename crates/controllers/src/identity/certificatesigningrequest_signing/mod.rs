@@ -10,6 +10,8 @@ pub mod authority;
 mod certificate;
 mod plan;
 #[cfg(test)]
+mod serving_tests;
+#[cfg(test)]
 mod tests;
 mod usages;
 mod validity;

@@ -37,7 +37,7 @@ const KEY: [(&str, KeyUsages); 10] = [
 /// What it calls each purpose, in the order of certificates.
 const PURPOSES: [(&str, ObjectIdentifier); 13] = [
     ("any", ObjectIdentifier::new_unwrap("2.5.29.37.0")),
-    ("server auth", ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.3.1")),
+    ("server auth", SERVER_AUTH),
     ("client auth", ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.3.2")),
     ("code signing", ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.3.3")),
     ("email protection", EMAIL_PROTECTION),
@@ -50,7 +50,15 @@ const PURPOSES: [(&str, ObjectIdentifier); 13] = [
     ("microsoft sgc", ObjectIdentifier::new_unwrap("1.3.6.1.4.1.311.10.3.3")),
     ("netscape sgc", ObjectIdentifier::new_unwrap("2.16.840.1.113730.4.1")),
 ];
+const SERVER_AUTH: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.3.1");
 const EMAIL_PROTECTION: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.3.4");
+
+impl Usages {
+    /// The usages of a certificate that a server presents, and no others: nobody is authenticated by it as a client.
+    pub(super) fn of_a_server() -> Self {
+        Self { key: KeyUsages::DigitalSignature.into(), purposes: vec![SERVER_AUTH] }
+    }
+}
 
 /// What a request's usages are.
 pub(super) fn read(usages: &[Str]) -> Result<Usages, Unrecognized> {

@@ -13,8 +13,11 @@ mod tests;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
+use http::uri::{Authority, Scheme};
 use http::{Request, Uri};
 use http_body_util::Full;
+use tokio_tungstenite::tungstenite::Error as WebSocketError;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 
 use super::error::ApiError;
 use super::layers::ApiRequest;
@@ -119,6 +122,17 @@ pub(super) fn build(
         headers.insert(CONTENT_TYPE, content_type);
     }
     Ok((label, request))
+}
+
+/// Builds the handshake of a WebSocket to `server`, below the path that the server's URL may have.
+///
+/// # Errors
+/// The server's URL has no host, or the URI is too long.
+pub(super) fn web_socket(server: &Uri, uri: &RequestUri) -> Result<Request<()>, WebSocketError> {
+    let scheme = if server.scheme() == Some(&Scheme::HTTP) { "ws" } else { "wss" };
+    let authority = server.authority().map_or("", Authority::as_str);
+    let text = format!("{scheme}://{authority}{}{uri}", server.path().trim_end_matches('/'));
+    text.into_client_request()
 }
 
 /// Bytes of a URI without the server's address. The `http` crate takes 65,534, of which a server's base path needs some.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use http::Uri;
+use hyper_rustls::builderstates::WantsProtocols1;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::Connection as _;
 use parking_lot::Mutex;
@@ -51,11 +52,20 @@ struct Tls {
 
 impl Tls {
     fn over(&self, sockets: Sockets) -> Https {
-        let mut builder = HttpsConnectorBuilder::new().with_tls_config(self.config.clone()).https_or_http();
-        if let Some(name) = self.server_name.clone() {
-            builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
+        self.builder().enable_all_versions().wrap_connector(Route::new(sockets, self.way.clone()))
+    }
+
+    /// The same for HTTP/1.1 alone.
+    fn http1(&self) -> Https {
+        self.builder().enable_http1().wrap_connector(Route::new(Sockets::new(None), self.way.clone()))
+    }
+
+    fn builder(&self) -> HttpsConnectorBuilder<WantsProtocols1> {
+        let builder = HttpsConnectorBuilder::new().with_tls_config(self.config.clone()).https_or_http();
+        match self.server_name.clone() {
+            Some(name) => builder.with_server_name_resolver(FixedServerNameResolver::new(name)),
+            None => builder,
         }
-        builder.enable_all_versions().wrap_connector(Route::new(sockets, self.way.clone()))
     }
 }
 
@@ -91,6 +101,11 @@ impl Connector {
             *self.first.lock() = Some((stream, Instant::now()));
         }
         Ok(http2)
+    }
+
+    /// Connects for HTTP/1.1, which a protocol can be upgraded from.
+    pub(super) async fn http1(&self, server: Uri) -> Result<Stream, BoxError> {
+        connect(self.tls.http1(), server).await
     }
 
     /// Whether a connection was refused because it was not HTTP/2, since this was last asked.

@@ -24,9 +24,11 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
 use http::{HeaderValue, StatusCode};
+use hyper_util::rt::TokioIo;
 use kube::client::ConfigExt;
 use parking_lot::Mutex;
 use secrecy::ExposeSecret;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -233,6 +235,16 @@ async fn watch(inner: Weak<Inner>, refused: Arc<Notify>) {
             tokio::time::sleep(RELOAD_AT_MOST_EVERY).await;
         }
     }
+}
+
+/// Connects to the API server for HTTP/1.1, as the identity's client certificate if it has one, through its proxy if it has one.
+pub(super) async fn connect_http1(
+    connection: &Connection,
+) -> Result<impl AsyncRead + AsyncWrite + Send + use<>, BoxError> {
+    let config = &connection.config;
+    let tls = tls_config(config)?;
+    let connector = Connector::new(tls, config.tls_server_name.as_deref(), connection.proxy.clone())?;
+    Ok(TokioIo::new(connector.http1(config.cluster_url.clone()).await?))
 }
 
 /// What has to be read from disk, or asked of a plugin, to make a [`Generation`].

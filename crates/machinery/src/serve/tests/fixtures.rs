@@ -66,6 +66,11 @@ impl Ca {
         Pair { cert: params.signed_by(&key, &self.0).unwrap().pem(), key: key.serialize_pem() }
     }
 
+    /// Signs a draft.
+    pub(super) fn issue(&self, draft: &Draft) -> Vec<u8> {
+        draft.issued_by(self.0.der(), self.0.key())
+    }
+
     /// Signs a client certificate whose subject has this content.
     pub(super) fn client_of(&self, subject: &[u8]) -> Pair {
         self.client_by(|key| Draft::new(public_key(key), subject.to_vec()))
@@ -74,7 +79,7 @@ impl Ca {
     /// Signs a client certificate by a draft of it.
     pub(super) fn client_by(&self, draft: impl Fn(&KeyPair) -> Draft) -> Pair {
         let key = KeyPair::generate().unwrap();
-        let der = draft(&key).issued_by(self.0.der(), self.0.key());
+        let der = self.issue(&draft(&key));
         Pair { cert: to_pem(&der), key: key.serialize_pem() }
     }
 
@@ -279,6 +284,7 @@ impl Setup {
             router: Arc::clone(&self.router),
             authentication: reviews(),
             authorization: reviews(),
+            signer: None,
             observer: Arc::new(Unobserved),
         }
     }

@@ -11,4 +11,5 @@ mod pages;
 mod parsing;
 mod reviews;
 mod rotation;
+mod signed;
 mod tls;

@@ -14,6 +14,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
 use crate::random::HashMap;
+use crate::serve::signed::COXSWAIN_NAME;
 
 /// A certificate and its key, in files.
 #[derive(Clone, Debug)]
@@ -37,8 +38,16 @@ struct Lookup {
 
 /// What handshakes choose from.
 pub(in crate::serve) struct CertStore {
-    served: Mutex<Vec<Served>>,
+    all: Mutex<Certificates>,
     lookup: ArcSwap<Lookup>,
+}
+
+/// All certificates of the port.
+struct Certificates {
+    /// The default one, then those of flags.
+    served: Vec<Served>,
+    /// The certificate for [`COXSWAIN_NAME`] that the cluster's CA has signed for this process.
+    signed: Option<Arc<CertifiedKey>>,
 }
 
 impl CertStore {
@@ -47,17 +56,25 @@ impl CertStore {
     pub(in crate::serve) fn new(default: CertifiedKey, others: Vec<(Vec<String>, CertifiedKey)>) -> Self {
         let mut served = vec![Served { given: Vec::new(), key: Arc::new(default) }];
         served.extend(others.into_iter().map(|(given, key)| Served { given, key: Arc::new(key) }));
-        let lookup = ArcSwap::from_pointee(lookup(&served));
-        Self { served: Mutex::new(served), lookup }
+        let all = Certificates { served, signed: None };
+        let lookup = ArcSwap::from_pointee(lookup(&all));
+        Self { all: Mutex::new(all), lookup }
     }
 
     /// Replaces a certificate: 0 is the default one, then those by name in their order.
     pub(in crate::serve) fn replace(&self, index: usize, key: CertifiedKey) {
-        let mut served = self.served.lock();
-        if let Some(held) = served.get_mut(index) {
-            held.key = Arc::new(key);
+        let mut all = self.all.lock();
+        if let Some(served) = all.served.get_mut(index) {
+            served.key = Arc::new(key);
         }
-        self.lookup.store(Arc::new(lookup(&served)));
+        self.lookup.store(Arc::new(lookup(&all)));
+    }
+
+    /// Replaces the certificate for [`COXSWAIN_NAME`]. A certificate that a flag gives for this name wins.
+    pub(in crate::serve) fn replace_signed(&self, key: CertifiedKey) {
+        let mut all = self.all.lock();
+        all.signed = Some(Arc::new(key));
+        self.lookup.store(Arc::new(lookup(&all)));
     }
 
     /// The default certificate.
@@ -79,29 +96,38 @@ impl CertStore {
         let lookup = self.lookup.load();
         let Some(name) = name else { return Arc::clone(&lookup.default) };
         let name = name.trim_end_matches('.').to_ascii_lowercase();
-        let wildcard = || name.split_once('.').and_then(|(_, rest)| lookup.by_name.get(&format!("*.{rest}")));
-        let found = lookup.by_name.get(&name).or_else(wildcard);
-        Arc::clone(found.unwrap_or(&lookup.default))
+        Arc::clone(find(&lookup.by_name, &name).unwrap_or(&lookup.default))
     }
 }
 
-fn lookup(served: &[Served]) -> Lookup {
+/// The certificate of a name, or of the wildcard that covers it.
+fn find<'a>(by_name: &'a HashMap<String, Arc<CertifiedKey>>, name: &str) -> Option<&'a Arc<CertifiedKey>> {
+    let wildcard = || name.split_once('.').and_then(|(_, rest)| by_name.get(&format!("*.{rest}")));
+    by_name.get(name).or_else(wildcard)
+}
+
+fn lookup(all: &Certificates) -> Lookup {
     let mut by_name = HashMap::default();
-    for held in served.iter().skip(1) {
+    for served in all.served.iter().skip(1) {
         let own;
-        let names = if held.given.is_empty() {
-            own = names_of(&held.key);
+        let names = if served.given.is_empty() {
+            own = names_of(&served.key);
             &own
         } else {
-            &held.given
+            &served.given
         };
         for name in names {
             let name = name.trim_end_matches('.').to_ascii_lowercase();
-            by_name.entry(name).or_insert_with(|| Arc::clone(&held.key));
+            by_name.entry(name).or_insert_with(|| Arc::clone(&served.key));
         }
     }
+    if let Some(signed) = &all.signed
+        && find(&by_name, COXSWAIN_NAME).is_none()
+    {
+        by_name.insert(COXSWAIN_NAME.to_owned(), Arc::clone(signed));
+    }
     // There is always a first: `new` put it there.
-    Lookup { default: Arc::clone(&served[0].key), by_name }
+    Lookup { default: Arc::clone(&all.served[0].key), by_name }
 }
 
 /// The DNS names of a certificate; its common name where it has none.
@@ -127,7 +153,9 @@ fn names_of(key: &CertifiedKey) -> Vec<String> {
 
 impl fmt::Debug for CertStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CertStore").field("certificates", &self.served.lock().len()).finish_non_exhaustive()
+        f.debug_struct("CertStore")
+            .field("certificates", &self.all.lock().served.len())
+            .finish_non_exhaustive()
     }
 }
 
