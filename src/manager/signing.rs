@@ -378,7 +378,8 @@ mod tests {
         let [crt, key] = ["crt", "key"].map(|file| files.path(file).display().to_string());
         let signer = |flags: &Flags| {
             let config = Config { flags: flags.clone(), ..Config::default() };
-            let all = Authorities::load(&config, Threads::Own, &BlockingPool::inline()).unwrap();
+            let all =
+                Authorities::load(&config, Threads::Own, &BlockingPool::inline(), &Registry::new()).unwrap();
             all.serving_signer(flags)
         };
         let general = Flags {

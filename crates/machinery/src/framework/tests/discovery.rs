@@ -15,7 +15,7 @@ impl Reconcile for Discoverer {
     fn plan(&self, key: &Key, _: &[Failure], reads: &Reads, _: Timestamp) -> Result<Pass, ObserveError> {
         let found = reads.resources().or_else(|| reads.latest_resources());
         if key.namespace != "free" {
-            let Some(found) = found else { return Ok(Pass::Needs(vec![self.read.clone()])) };
+            let Some(found) = found else { return Ok(Pass::Needs(vec![TEST_READ.of(self.read.clone())])) };
             found.map_err(|error| ObserveError::Retry(error.to_string()))?;
         }
         self.planned.lock().push(key.clone());

@@ -82,10 +82,11 @@ impl CertStore {
         Arc::clone(&self.lookup.load().default)
     }
 
-    /// When the first of the certificates expires, in seconds since 1970.
+    /// When the first of the certificates expires, in seconds since 1970. The one that the cluster's CA signed for this process does not
+    /// count: it lasts a day by design.
     pub(in crate::serve) fn not_after(&self) -> Option<i64> {
-        let served = self.served.lock();
-        let ends = served.iter().filter_map(|held| {
+        let all = self.all.lock();
+        let ends = all.served.iter().filter_map(|held| {
             let (_, leaf) = X509Certificate::from_der(held.key.cert.first()?).ok()?;
             Some(leaf.validity().not_after.timestamp())
         });
