@@ -10,7 +10,7 @@ use super::body::AnswerTooLong;
 use super::patience::WaitEnded;
 use super::{RequestTimeout, TokenError, TransportError, WritesStopped};
 use crate::api::meta::{Status, StatusCause, StatusDetails, StatusMetadata};
-use crate::wire::json::JsonError;
+use crate::wire::json::{JsonError, read_json};
 use crate::wire::{Message, Str, WireError, unwrap_envelope};
 
 /// A request that failed. `request` is its verb and path, without the query.
@@ -295,7 +295,7 @@ pub(super) fn decode_status(body: &Bytes) -> Status {
     if let Ok(object) = unwrap_envelope(body) {
         return Status::decode(&object).unwrap_or_default();
     }
-    let json: JsonStatus = serde_json::from_slice(body).unwrap_or_default();
+    let json: JsonStatus = read_json(body).unwrap_or_default();
     let cause =
         |cause: JsonCause| StatusCause { reason: cause.reason, message: cause.message, field: cause.field };
     let details = json.details.map(|details| {
