@@ -21,6 +21,10 @@ pub(super) enum Refusal {
     #[error("a certificate of X.509 version 1 must be signed directly by a CA certificate of the bundle")]
     VersionOne,
     #[error(
+        "a certificate with CA:TRUE of a server or client must be in the CA bundle, or signed directly by another CA certificate of the bundle"
+    )]
+    Ca,
+    #[error(
         "unsupported key or signature algorithm; supported are ECDSA on P-256, P-384 and P-521, Ed25519, and RSA from 2048 to 8192 bits"
     )]
     Algorithm,
