@@ -142,8 +142,9 @@ fn first(headers: &HeaderMap, names: &[HeaderName]) -> Result<Option<String>, St
     Ok(None)
 }
 
+/// Returns a value without the spaces and tabs around it, which do not belong to it (RFC 9110, section 5.5). Go takes off no others.
 fn text(value: &http::HeaderValue) -> Result<&str, String> {
     std::str::from_utf8(value.as_bytes())
-        .map(str::trim)
+        .map(|text| text.trim_matches([' ', '\t']))
         .map_err(|_invalid| "a header of the proxy is not UTF-8".to_owned())
 }
