@@ -2,6 +2,7 @@
 
 mod flags;
 mod gates;
+mod json;
 mod layers;
 mod loops;
 mod manifests;

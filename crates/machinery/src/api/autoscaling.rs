@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::kind::{AnyObject, ApiVersion, kinds, objects};
 use super::meta::{LabelSelector, ObjectMeta, QuantityText};
+use crate::wire::json::read_json;
 use crate::wire::{Message as _, Str, Time, WireError, message};
 
 const AUTOSCALING: ApiVersion = ApiVersion { group: "autoscaling", version: "v2" };
@@ -300,7 +301,7 @@ message! {
 impl Scale {
     /// Reads a scale in JSON: those of custom resources have no other form.
     pub(crate) fn from_json(body: &[u8]) -> Result<AnyObject, serde_json::Error> {
-        let ScaleJson { metadata, spec, status } = serde_json::from_slice(body)?;
+        let ScaleJson { metadata, spec, status } = read_json(body)?;
         let mut scale = Self {
             metadata: ObjectMeta {
                 name: metadata.name,

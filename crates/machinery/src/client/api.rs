@@ -30,6 +30,7 @@ use crate::api::subresource::{self, SubresourceForm};
 use crate::api::{AnyObject, Kind};
 use crate::model::Key;
 use crate::model::plan::{Patch, Propagation};
+use crate::wire::json::read_json;
 use crate::wire::text::lossy_text;
 use crate::wire::{
     ListPage, Message as _, Str, Uid, WireError, decode_list, envelope_kind, unwrap_envelope, wrap_envelope,
@@ -399,7 +400,7 @@ impl ApiClient {
             }
         };
         let (label, body) = self.unary(intent, (path, query).into(), JSON, body).await?;
-        serde_json::from_slice(&body).map_err(|error| ApiError::Malformed {
+        read_json(&body).map_err(|error| ApiError::Malformed {
             request: label.as_str().to_owned(),
             what: error.to_string(),
         })

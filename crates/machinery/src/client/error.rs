@@ -10,7 +10,7 @@ use super::body::AnswerTooLong;
 use super::patience::WaitEnded;
 use super::{RequestTimeout, TokenError, TransportError, WritesStopped};
 use crate::api::meta::{Status, StatusCause, StatusDetails, StatusMetadata};
-use crate::wire::json::JsonError;
+use crate::wire::json::{JsonError, read_json};
 use crate::wire::{Message, Str, WireError, unwrap_envelope};
 
 /// A request that failed. `request` is its verb and path, without the query.
@@ -29,7 +29,8 @@ pub enum ApiError {
         message: String,
         /// The `Status` as it came, for causes and details.
         status: Box<Status>,
-        /// When the server asked to come back, from `Retry-After` or the status' details.
+        /// When the server asked to come back, from `Retry-After`: the request may be repeated then. [`ApiError::retry_after`] considers the
+        /// status as well.
         retry_after: Option<Duration>,
     },
     /// No answer: connection refused or lost, TLS, DNS. A write may or may not have been carried out.
@@ -108,8 +109,6 @@ impl ApiError {
         body: &Bytes,
     ) -> Self {
         let status = decode_status(body);
-        let after_details =
-            status.details.as_ref().map(|details| details.retry_after_seconds).filter(|&seconds| seconds > 0);
         let message = if status.message.is_empty() {
             let text: String = String::from_utf8_lossy(body).trim().chars().take(200).collect();
             if text.is_empty() {
@@ -125,11 +124,7 @@ impl ApiError {
             code: code.as_u16(),
             reason: status.reason.clone(),
             message,
-            retry_after: retry_after
-                .or_else(|| {
-                    after_details.map(|seconds| Duration::from_secs(u64::from(seconds.unsigned_abs())))
-                })
-                .map(|wait| wait.min(LONGEST_RETRY_AFTER)),
+            retry_after: retry_after.map(|wait| wait.min(LONGEST_RETRY_AFTER)),
             status: Box::new(status),
         }
     }
@@ -244,12 +239,13 @@ impl ApiError {
         matches!(self, Self::Transport { source, .. } if source.is::<WritesStopped>() || source.is::<WaitEnded>())
     }
 
-    /// How long the server asked to wait.
+    /// How long the server asked to wait, in `Retry-After` or in the status' details.
     pub fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::Refused { retry_after, .. } => *retry_after,
-            _ => None,
-        }
+        let Self::Refused { retry_after, status, .. } = self else { return None };
+        retry_after.or_else(|| {
+            let seconds = u64::try_from(status.details.as_ref()?.retry_after_seconds).ok()?;
+            (seconds > 0).then(|| Duration::from_secs(seconds).min(LONGEST_RETRY_AFTER))
+        })
     }
 }
 
@@ -295,7 +291,7 @@ pub(super) fn decode_status(body: &Bytes) -> Status {
     if let Ok(object) = unwrap_envelope(body) {
         return Status::decode(&object).unwrap_or_default();
     }
-    let json: JsonStatus = serde_json::from_slice(body).unwrap_or_default();
+    let json: JsonStatus = read_json(body).unwrap_or_default();
     let cause =
         |cause: JsonCause| StatusCause { reason: cause.reason, message: cause.message, field: cause.field };
     let details = json.details.map(|details| {

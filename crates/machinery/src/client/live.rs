@@ -14,6 +14,7 @@ use super::error::ApiError;
 use super::request::{Query, RequestIntent, RequestPath, RequestUri, Target};
 use super::send::refuse;
 use crate::wire::Str;
+use crate::wire::json::read_json;
 use crate::wire::text::lossy_text;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -98,7 +99,7 @@ impl ApiClient {
             body.extend_from_slice(&piece);
             body
         });
-        serde_json::from_slice(&body).map_err(|error| ApiError::Malformed {
+        read_json(&body).map_err(|error| ApiError::Malformed {
             request: format!("GET {}", uri.path()),
             what: error.to_string(),
         })

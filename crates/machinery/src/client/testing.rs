@@ -26,7 +26,7 @@ pub(super) fn text(body: impl Into<Bytes>) -> ResponseBody {
 }
 
 /// A body that begins with this text and does not end.
-pub(super) fn endless(body: impl Into<Bytes>) -> ResponseBody {
+pub(crate) fn endless(body: impl Into<Bytes>) -> ResponseBody {
     let first = http_body::Frame::data(body.into());
     let frames = futures::StreamExt::chain(
         futures::stream::iter([Ok::<_, BoxError>(first)]),
@@ -35,14 +35,14 @@ pub(super) fn endless(body: impl Into<Bytes>) -> ResponseBody {
     BodyExt::boxed_unsync(StreamBody::new(frames))
 }
 
-pub(super) fn answer(status: u16, body: impl Into<Bytes>) -> ApiResponse {
+pub(crate) fn answer(status: u16, body: impl Into<Bytes>) -> ApiResponse {
     let mut response = Response::new(text(body));
     *response.status_mut() = StatusCode::from_u16(status).unwrap();
     response
 }
 
 /// A service that answers each request by `answer`, and keeps what it was asked.
-pub(super) fn mock<F, A>(answer: F) -> (HttpService, Arc<Mutex<Vec<Request<Bytes>>>>)
+pub(crate) fn mock<F, A>(answer: F) -> (HttpService, Arc<Mutex<Vec<Request<Bytes>>>>)
 where
     F: Fn(Request<Bytes>) -> A + Clone + Send + Sync + 'static,
     A: Future<Output = Result<ApiResponse, BoxError>> + Send + 'static,

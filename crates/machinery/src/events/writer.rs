@@ -211,12 +211,14 @@ impl Delivery {
 }
 
 fn verdict(error: &ApiError) -> Verdict {
+    // An earlier try got through although its answer did not.
+    if error.is_already_exists() {
+        return Verdict::Written;
+    }
+    if let Some(wait) = error.retry_after().filter(|_| matches!(error.code(), 429 | 500..)) {
+        return Verdict::Wait(wait.clamp(SHORTEST_WAIT, LONGEST_WAIT));
+    }
     match error {
-        // An earlier try got through although its answer did not.
-        _ if error.is_already_exists() => Verdict::Written,
-        ApiError::Refused { retry_after: Some(wait), .. } if matches!(error.code(), 429 | 500..) => {
-            Verdict::Wait((*wait).clamp(SHORTEST_WAIT, LONGEST_WAIT))
-        }
         // A `Malformed` answer will not be better the next time, and the write was probably carried out.
         ApiError::Refused { .. }
         | ApiError::Malformed { .. }

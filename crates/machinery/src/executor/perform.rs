@@ -366,7 +366,7 @@ fn tolerated(tolerate: Tolerate, verb: &Verb, error: &ApiError) -> bool {
         || (tolerate.conflict && error.is_conflict())
         || (tolerate.namespace_terminating && error.is_namespace_terminating())
         || (tolerate.invalid && error.reason() == "Invalid")
-        || (tolerate.unsupported && matches!(error.code(), 404 | 405 | 406 | 415))
+        || (tolerate.unsupported && matches!(error.code(), 404 | 405))
 }
 
 fn describe(kind: &'static crate::api::Kind, key: &Key, what: &str, error: &ExecuteError) -> Failure {

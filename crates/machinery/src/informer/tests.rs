@@ -1,6 +1,7 @@
 //! Informers against a scripted API server, in paused time.
 
 mod outages;
+mod peers;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -214,13 +215,15 @@ async fn the_server_is_given_the_time_that_it_asks_for() {
     let script = Script::new([
         Answer::Error(refusal(429, "TooManyRequests", Some(20))),
         Answer::Error(refusal(500, "InternalError", None)),
+        Answer::Error(refusal(500, "InternalError", None)),
         Answer::Watch(vec![bookmark(1, true)]),
     ]);
     let informers = informers(&script, true);
     informers.acquire(PODS, None).wait_synced().await.unwrap();
     let pauses = script.pauses();
     assert!((20..=40).contains(&pauses[0].as_secs()), "{pauses:?}");
-    assert!((1600..=3200).contains(&pauses[1].as_millis()), "{pauses:?}");
+    assert_eq!(pauses[1], Duration::ZERO, "a list follows the stream");
+    assert!((1600..=3200).contains(&pauses[2].as_millis()), "{pauses:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -495,8 +498,12 @@ async fn a_handler_that_panics_is_reported_and_the_others_go_on() {
 /// An old state serves while a watch fails, none at all holds up all that reads it.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_not_filled_is_a_problem_soon_and_by_name() {
-    // Each stream opens, and so is answered, and none comes to its end.
-    let script = Script::new((0..8).map(|_| Answer::Watch(vec![error_event(500, "InternalError")])));
+    // Each stream opens, and so is answered, and none comes to its end; nor is there a list.
+    let fails = [
+        || Answer::Watch(vec![error_event(500, "InternalError")]),
+        || Answer::Error(refusal(500, "InternalError", None)),
+    ];
+    let script = Script::new(fails.iter().cycle().take(16).map(|fail| fail()));
     script.push(Answer::Watch(vec![bookmark(1, true)]));
     let begun = tokio::time::Instant::now();
     let informers = informers(&script, true);

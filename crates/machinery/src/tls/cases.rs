@@ -104,6 +104,7 @@ fn tampered(mut der: Vec<u8>) -> Vec<u8> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Leaf,
+    LeafWithCa,
     Pinned,
     Intermediate,
     Root,
@@ -115,12 +116,16 @@ pub fn mutants() -> impl Iterator<Item = Case> {
     let names = extension(17, true, &element(0x30, &element(0x82, b"jane.test")));
     let client = leaf.draft(&[purposes(&[2, 1]), names, constraints(false, None)]);
     let old = version_1(leaf.draft(&[]));
+    let names = extension(17, false, &element(0x30, &element(0x82, b"jane.test")));
+    let authority = leaf.draft(&[constraints(true, Some(1)), purposes(&[2]), names]);
     let ca =
         [constraints(true, Some(1)), usage(CERT_SIGN), permitted(&element(0x82, b"test")), purposes(&[2])];
     let (root_draft, middle_draft) = (root.draft(&ca), middle.draft(&ca));
+    let open_draft = root.draft(&[constraints(true, Some(0)), purposes(&[2])]);
     let chains = [
         (Part::Leaf, root.issue(&client)),
         (Part::Leaf, root.issue(&old)),
+        (Part::LeafWithCa, root.issue(&authority)),
         (Part::Pinned, leaf.issue(&client)),
         (Part::Pinned, leaf.issue(&old)),
         (Part::Intermediate, root.issue(&middle_draft)),
@@ -128,12 +133,14 @@ pub fn mutants() -> impl Iterator<Item = Case> {
     ];
     chains.into_iter().flat_map(move |(part, der)| {
         let (good_root, good_middle) = (root.issue(&root_draft), root.issue(&middle_draft));
+        let open_root = root.issue(&open_draft);
         let below = middle.issue(&client);
         let key = if part == Part::Pinned { &leaf.key } else { &root.key };
         let mutants: Vec<Vec<u8>> = signed_mutants(&der, key);
         let case = move |mutant: Vec<u8>| {
             let (leaf, intermediates, roots) = match part {
                 Part::Leaf => (mutant, Vec::new(), vec![good_root.clone()]),
+                Part::LeafWithCa => (mutant, Vec::new(), vec![open_root.clone()]),
                 Part::Pinned => (mutant.clone(), Vec::new(), vec![mutant]),
                 Part::Intermediate => (below.clone(), vec![mutant], vec![good_root.clone()]),
                 Part::Root => (below.clone(), vec![good_middle.clone()], vec![mutant]),
@@ -269,6 +276,26 @@ pub fn cases() -> Vec<Case> {
     }
     let uri = extension(17, false, &element(0x30, &element(0x86, b"spiffe://cluster.local/ns/a/sa/b")));
     add("URI", &root.issue(&leaf.draft(&[uri])), &[], trust, true, true);
+    for (name, uri, is_good) in [
+        ("URI with a user", "https://ops:x@example.com/x", true),
+        ("URI with a space in its user", "https://o ps@example.com/x", false),
+        ("URI with a malformed escape in its user", "https://o%zz@example.com/x", false),
+        ("URI with other characters", "https://example.com/a|b c?d|e#f#g", true),
+        ("URI with other characters in its host", "https://e|x.com/", false),
+        ("URI with a malformed escape", "https://example.com/%zz", false),
+        ("URI with an empty fragment", "https://example.com/#", true),
+        ("URI without a location", "urn:a|b", true),
+        ("URI with a control character", "urn:a\n", false),
+        ("URI after a space", " https://example.com/", false),
+    ] {
+        let names = extension(17, false, &element(0x30, &element(0x86, uri.as_bytes())));
+        add(name, &root.issue(&leaf.draft(&[names])), &[], trust, is_good, is_good);
+    }
+    // 2.25 and a number beyond 32 bits, as UUIDs are.
+    let of_uuid = element(0x30, &element(0x30, &[6, 6, 0x69, 0x90, 0x80, 0x80, 0x80, 0]));
+    let of_uuid = extension(32, false, &of_uuid);
+    add("policy of a UUID", &root.issue(&leaf.draft(std::slice::from_ref(&of_uuid))), &[], trust, true, true);
+    add("root: policy of a UUID", &good_leaf, &[], &[ca_of(&[ca.concat(), of_uuid])], true, true);
 
     // Intermediates.
     let good_middle = middle_of(&ca);
@@ -329,7 +356,14 @@ pub fn cases() -> Vec<Case> {
         false,
         true,
     );
-    add("version 1: intermediate in the bundle", &middle.issue(&old_leaf), &[], &[good_middle], true, true);
+    add(
+        "version 1: intermediate in the bundle",
+        &middle.issue(&old_leaf),
+        &[],
+        std::slice::from_ref(&good_middle),
+        true,
+        true,
+    );
     for (name, bundle) in [
         ("version 1: root expired", expired_root),
         ("version 1: root is no CA", ca_of(&[constraints(false, None)])),
@@ -344,6 +378,50 @@ pub fn cases() -> Vec<Case> {
     add("version 1: root with name constraints", &old, &[], &[constrained], false, true);
     let version_2 = root.issue(&Draft { version: Some(1), extensions: Vec::new(), ..plain_leaf.clone() });
     add("version 2", &version_2, &[], trust, false, true);
+
+    // A leaf with `CA:TRUE`.
+    let authority = [constraints(true, None), client.concat()];
+    let below = |extensions: &[Vec<u8>]| root.issue(&leaf.draft(extensions));
+    let draft = leaf.draft(&authority);
+    let constrains_itself = permitted(&element(0x82, b"com"));
+    for (name, der, is_good) in [
+        ("CA: for any purpose", below(&[constraints(true, None)]), true),
+        ("CA: may sign", below(&[ca.concat(), client.concat()]), true),
+        ("CA: may not sign", below(&[authority.concat(), usage(DIGITAL_SIGNATURE)]), true),
+        ("CA: for servers", below(&[constraints(true, None), purposes(&[1])]), false),
+        ("CA: unknown critical extension", below(&[authority.concat(), unknown()]), false),
+        ("CA: constrains its own name", below(&[authority.concat(), constrains_itself]), true),
+        ("CA: tampered with", tampered(root.issue(&draft)), false),
+        ("CA: another CA of the same name", namesake.issue(&draft), false),
+        ("CA: self-signed", leaf.issue(&draft), false),
+        ("CA: expired", root.issue(&expired(draft.clone())), false),
+        ("CA: not yet valid", root.issue(&future(draft.clone())), false),
+        ("CA: named as its issuer", root.issue(&namesake.draft(&authority)), true),
+        // Go takes it for the root itself, which it is not.
+        ("CA: renewed root", root.issue(&Draft { not_after: "20980101000000Z", ..root.draft(&ca) }), false),
+        ("CA: renewed root with a name", ca_of(&[ca.concat(), client.concat()]), true),
+    ] {
+        add(name, &der, &[], trust, is_good, is_good);
+    }
+    let authority_leaf = root.issue(&draft);
+    let purposeless = below(&[constraints(true, None), purposes(&[])]);
+    add("CA: an empty extended key usage", &purposeless, &[], trust, false, true);
+    for (name, bundle, is_good) in [
+        ("CA: no roots", None, false),
+        ("CA: no intermediates", Some(ca_of(&[constraints(true, Some(0))])), true),
+        ("CA: root of version 1", Some(root.issue(&version_1(root.draft(&[])))), true),
+        ("CA: root expired", Some(root.issue(&expired(root.draft(&ca)))), false),
+        ("CA: root is no CA", Some(ca_of(&[constraints(false, None)])), false),
+        ("CA: root may not sign", Some(ca_of(&[constraints(true, None), usage(DIGITAL_SIGNATURE)])), false),
+        ("CA: root for servers", Some(ca_of(&[ca.concat(), purposes(&[1])])), false),
+    ] {
+        add(name, &authority_leaf, &[], bundle.as_slice(), is_good, is_good);
+    }
+    let constrained = ca_of(&[ca.concat(), permitted(&element(0x82, b"test"))]);
+    add("CA: root with name constraints", &authority_leaf, &[], &[constrained], false, true);
+    let below = middle.issue(&draft);
+    add("CA: intermediate", &below, std::slice::from_ref(&good_middle), trust, false, true);
+    add("CA: intermediate in the bundle", &below, &[], &[good_middle], true, true);
 
     // A certificate that is itself in the bundle.
     for (name, der, is_good) in [

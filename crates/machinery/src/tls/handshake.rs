@@ -1,4 +1,5 @@
-//! Signatures of handshakes by certificates of X.509 version 1, which webpki does not read.
+//! Signatures of handshakes. A handshake proves that the peer has the key of its certificate, whatever else is in that, so the key is taken
+//! from certificates that webpki does not read: of X.509 version 1, or with a critical extension that it does not know.
 
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::{CertificateError, DigitallySignedStruct, Error, PeerMisbehaved};
@@ -15,7 +16,7 @@ pub fn verify_tls12_signature(
     certificate: &CertificateDer<'_>,
     signature: &DigitallySignedStruct,
 ) -> Result<HandshakeSignatureValid, Error> {
-    let Some(key) = key_of_version_1(certificate) else {
+    let Some(key) = key_of(certificate) else {
         return rustls::crypto::verify_tls12_signature(message, certificate, signature, &SUPPORTED);
     };
     let key = RawPublicKeyEntity::try_from(&key).map_err(convert)?;
@@ -38,7 +39,7 @@ pub fn verify_tls13_signature(
     certificate: &CertificateDer<'_>,
     signature: &DigitallySignedStruct,
 ) -> Result<HandshakeSignatureValid, Error> {
-    match key_of_version_1(certificate) {
+    match key_of(certificate) {
         Some(key) => {
             rustls::crypto::verify_tls13_signature_with_raw_key(message, &key, signature, &SUPPORTED)
         }
@@ -46,8 +47,8 @@ pub fn verify_tls13_signature(
     }
 }
 
-/// Returns the key of a certificate of version 1; `None` for others.
-fn key_of_version_1(certificate: &CertificateDer<'_>) -> Option<SubjectPublicKeyInfoDer<'static>> {
-    let certificate = Certificate::read(certificate).ok().filter(|read| read.is_version_1)?;
+/// Returns the key of a certificate; `None` if the certificate is malformed.
+fn key_of(certificate: &CertificateDer<'_>) -> Option<SubjectPublicKeyInfoDer<'static>> {
+    let certificate = Certificate::read(certificate).ok()?;
     Some(SubjectPublicKeyInfoDer::from(certificate.public_key.to_vec()))
 }

@@ -1,8 +1,9 @@
 //! TLS as Go's `crypto/tls` and `crypto/x509` accept it: keys and signatures, and the verification of certificates.
 //!
 //! ring and webpki decide wherever they can. [`provider`] adds the keys and signatures that Go has and ring's provider for rustls lacks: the
-//! curves P-224 and P-521, other combinations of curve and digest, and RSA keys from 1024 to 8192 bits. [`Roots`] adds two cases that webpki refuses: a certificate that is itself
-//! in the CA bundle, and a client certificate of X.509 version 1. It refuses several that webpki accepts and Go does not; a test compares
+//! curves P-224 and P-521, other combinations of curve and digest, and RSA keys from 1024 to 8192 bits. [`Roots`] adds three cases that
+//! webpki refuses: a certificate that is itself in the CA bundle, one with `CA:TRUE` below a CA of the bundle, and a client certificate of
+//! X.509 version 1. It refuses several that webpki accepts and Go does not; a test compares
 //! the verdicts on mutated chains with Go's.
 
 mod algorithms;

@@ -24,6 +24,10 @@ pub(super) enum Refusal {
         "unsupported key or signature algorithm; supported are ECDSA on P-224, P-256, P-384 and P-521, Ed25519, and RSA from 1024 to 8192 bits"
     )]
     Algorithm,
+    #[error(
+        "a certificate with CA:TRUE of a server or client must be in the CA bundle, or signed directly by another CA certificate of the bundle"
+    )]
+    Ca,
     #[error("rules about policies are not supported")]
     Policies,
     #[error("its CA constrains names, and it has an email address, a URI or an odd DNS name")]

@@ -200,8 +200,9 @@ impl Roots {
                 Err(refusal) => refused = refused.or(Some((root, refusal))),
             }
         }
-        let verified = if certificate.is_version_1 {
-            verify_version_1(&certificate, now, &issuers)
+        let is_ca = certificate.extensions.basic_constraints.is_some_and(|constraints| constraints.is_ca);
+        let verified = if certificate.is_version_1 || is_ca {
+            verify_below_root(&certificate, purpose, now, &issuers)
         } else {
             verify_chain(leaf, &certificate, intermediates, purpose, now, &issuers)
         };
@@ -250,18 +251,38 @@ fn verify_chain(
     }
 }
 
-/// Verifies a certificate of version 1, which webpki does not read. It has no extensions, so its time and its signature are all that
-/// there is to verify. Only a root may have signed it: webpki verifies no chain that ends in an intermediate.
-fn verify_version_1(leaf: &Certificate<'_>, now: UnixTime, issuers: &[Issuer<'_>]) -> Result<(), Error> {
+/// Verifies a certificate that webpki refuses as a leaf: one of version 1, or one with `CA:TRUE`, as `openssl req -x509 -CA` makes them.
+/// Only a root may have signed it: webpki verifies no chain that ends in an intermediate. Go judges such a leaf by its time, its purpose
+/// and its signature; the path length of its root counts intermediates alone.
+fn verify_below_root(
+    leaf: &Certificate<'_>,
+    purpose: Purpose,
+    now: UnixTime,
+    issuers: &[Issuer<'_>],
+) -> Result<(), Error> {
     verify_time(leaf, now)?;
+    if !purpose.is_allowed(&leaf.extensions) {
+        return Err(CertificateError::InvalidPurpose.into());
+    }
     let mut named = issuers.iter().filter(|(_, root)| root.raw_subject == leaf.issuer).peekable();
     if named.peek().is_none() {
         return Err(CertificateError::UnknownIssuer.into());
     }
     // Constraints on names are webpki's to judge.
-    let is_good =
-        |(_, root): &Issuer<'_>| !root.extensions.has_name_constraints && is_signed(leaf, root.public_key);
-    if named.any(is_good) { Ok(()) } else { Err(Refusal::VersionOne.into()) }
+    let is_good = |(_, root): &Issuer<'_>| {
+        !root.extensions.has_name_constraints && !is_same(leaf, root) && is_signed(leaf, root.public_key)
+    };
+    if named.any(is_good) {
+        return Ok(());
+    }
+    Err(if leaf.is_version_1 { Refusal::VersionOne } else { Refusal::Ca }.into())
+}
+
+/// Whether Go takes two certificates for one, which is in a chain only once: they have the same name, key and alternative names.
+fn is_same(one: &Certificate<'_>, other: &Certificate<'_>) -> bool {
+    one.raw_subject == other.raw_subject
+        && one.public_key == other.public_key
+        && one.extensions.alternative_names == other.extensions.alternative_names
 }
 
 /// Fails if a certificate that is no root has an extension that nobody here judges.

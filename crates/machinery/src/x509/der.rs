@@ -61,6 +61,12 @@ impl<'a> Elements<'a> {
         if is_identifier(content) { Ok(content) } else { Err(self.malformed()) }
     }
 
+    /// Returns the next element's object identifier, in its encoding, whose arcs may have any size.
+    pub fn long_identifier(&mut self) -> Result<&'a [u8], Malformed> {
+        let content = self.content(Tag::ObjectIdentifier)?;
+        if has_shortest_arcs(content) { Ok(content) } else { Err(self.malformed()) }
+    }
+
     /// Returns the next element's bits, which must fill whole bytes.
     pub fn bytes_of_bits(&mut self) -> Result<&'a [u8], Malformed> {
         match self.content(Tag::BitString)? {
@@ -83,6 +89,18 @@ impl<'a> Elements<'a> {
 /// The tag of an element that its context defines.
 pub const fn context(number: u32, constructed: bool) -> Tag {
     Tag::ContextSpecific { constructed, number: TagNumber(number) }
+}
+
+/// Whether there are arcs, each encoded in its shortest form.
+fn has_shortest_arcs(content: &[u8]) -> bool {
+    let mut is_within = false;
+    for byte in content {
+        if !is_within && *byte == 0x80 {
+            return false;
+        }
+        is_within = byte & 0x80 != 0;
+    }
+    !is_within && !content.is_empty()
 }
 
 /// Whether each arc is encoded in its shortest form and fits 31 bits, the range of Go's `asn1.ObjectIdentifier`.

@@ -31,6 +31,8 @@ pub struct Extensions<'a> {
     pub may_sign: Option<bool>,
     /// The object identifiers of the extended key usage.
     pub purposes: Option<Vec<&'a [u8]>>,
+    /// The alternative names, in their encoding.
+    pub alternative_names: Option<&'a [u8]>,
     /// Whether there are name constraints.
     pub has_name_constraints: bool,
     /// Whether there are alternative names that constraints on names are not compared with: email addresses, URIs and odd DNS names.
@@ -115,7 +117,10 @@ impl<'a> Extensions<'a> {
                 return Ok(false);
             }
             15 => self.may_sign = Some(may_sign(value)?),
-            17 => return self.add_names(value),
+            17 => {
+                self.alternative_names = Some(value);
+                return self.add_names(value);
+            }
             19 => self.basic_constraints = Some(basic_constraints(value)?),
             30 => {
                 self.has_name_constraints = true;
@@ -166,7 +171,7 @@ impl<'a> Extensions<'a> {
             let text = || std::str::from_utf8(name.content).ok().filter(|text| text.is_ascii());
             let is_good = match name.tag {
                 EMAIL | DNS => text().is_some(),
-                URI => text().is_some_and(|text| uri::normalize(text).is_some()),
+                URI => text().is_some_and(uri::is_readable),
                 IP => matches!(name.content.len(), 4 | 16),
                 _ => continue,
             };
@@ -250,7 +255,8 @@ fn purposes(value: &[u8]) -> Result<Vec<&[u8]>, Malformed> {
 fn policies(value: &[u8]) -> Result<(), Malformed> {
     let (mut all, mut seen) = (sequence(value, "certificate policies")?, BTreeSet::new());
     while let Some(policy) = all.next()? {
-        if !seen.insert(nested(&policy, "certificate policies")?.identifier()?) {
+        // Go reads UUIDs (2.25) here, which are longer than the arcs of its other object identifiers.
+        if !seen.insert(nested(&policy, "certificate policies")?.long_identifier()?) {
             return Err(all.malformed());
         }
     }

@@ -43,6 +43,28 @@ pub fn normalize(uri: &str) -> Option<String> {
     })
 }
 
+/// Whether `net/url` reads a URI, in whichever form it prints it: certificates have URIs that nobody compares, and Go refuses a
+/// certificate only if a URI is malformed. Returns false for some URIs that `net/url` reads.
+pub fn is_readable(uri: &str) -> bool {
+    let is_scheme =
+        |scheme: &str| scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+    let Some((scheme, rest)) = uri.split_once(':').filter(|(scheme, _)| is_scheme(scheme)) else {
+        return normalize(uri).is_some();
+    };
+    let (authority, rest) = match rest.strip_prefix("//") {
+        Some(after) => after.split_at(after.find(['/', '?', '#']).unwrap_or(after.len())),
+        None => ("", rest),
+    };
+    let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+    // Behind the location `net/url` takes all characters but control characters, and escapes those that it would not print.
+    let (before, fragment) = rest.split_once('#').unwrap_or((rest, ""));
+    let usual =
+        |text: &str| text.replace([' ', '"', '#', '<', '>', '[', '\\', ']', '^', '`', '{', '|', '}'], "x");
+    let slashes = if host.is_empty() { "" } else { "//" };
+    let plain = format!("{scheme}:{slashes}{host}{}", usual(before));
+    has_characters(user, b"") && has_characters(&usual(fragment), b"/?") && normalize(&plain).is_some()
+}
+
 /// Whether a text has only characters of path segments (RFC 3986: `pchar`) and these others.
 fn has_characters(text: &str, others: &[u8]) -> bool {
     let mut bytes = text.bytes();

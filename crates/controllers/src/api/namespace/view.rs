@@ -157,8 +157,9 @@ fn content(failed: &[Failure], resource: &ApiResource, key: &Key, read: &Reads) 
             Ok(objects) => Found::Objects(objects),
             Err(error) => Found::Failed { why: error.to_string(), answered: true },
         },
-        // The kind can't be listed after all, not in any form that is known, or has gone meanwhile, and its objects with it.
-        Some(Err(error)) if matches!(error.code(), 404 | 405 | 406 | 415) => Found::Unlisted,
+        // The kind can't be listed after all, or has gone meanwhile, and its objects with it. Other answers, such as 406 of a gateway, say
+        // nothing about objects.
+        Some(Err(error)) if matches!(error.code(), 404 | 405) => Found::Unlisted,
         Some(Err(error)) => Found::Failed { why: ApiError::message(error), answered: error.code() != 0 },
         None => Found::Unlisted,
     };

@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use super::{ApiResource, ApiResources, DiscoveryError, GroupVersion};
 use crate::client::{ApiClient, ApiError, RequestPath};
 use crate::wire::Str;
+use crate::wire::json::read_json;
 
 /// Aggregated discovery, or what a server has that does not know it.
 const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
@@ -140,7 +141,7 @@ async fn document(
 }
 
 fn parse<T: DeserializeOwned>(path: RequestPath<'_>, body: &Bytes) -> Result<T, ApiError> {
-    serde_json::from_slice(body).map_err(|error| malformed(path, &error.to_string()))
+    read_json(body).map_err(|error| malformed(path, &error.to_string()))
 }
 
 fn malformed(path: RequestPath<'_>, what: &str) -> ApiError {

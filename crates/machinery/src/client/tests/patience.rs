@@ -215,6 +215,20 @@ async fn wait_holds_no_place_and_attempts_are_repeated_as_a_whole() {
     assert_eq!((other.unwrap(), began.elapsed().as_secs(), seen.lock().len()), (1, 5, 3));
 }
 
+/// As in kube-controller-manager. Otherwise a read would be repeated and the write of the same reconcile not.
+#[tokio::test(start_paused = true)]
+async fn time_to_come_back_in_a_status_repeats_no_request() {
+    let status = r#"{"kind":"Status","message":"later","details":{"retryAfterSeconds":5}}"#;
+    let (service, seen) = mock(move |_| async move { Ok(answer(503, status)) });
+    let client = patient(service).0;
+    let read = client.patiently(|client| async move { client.get(&PODS, &key()).await }).await.unwrap_err();
+    let written = client.create(&PODS, "default", b"").await.unwrap_err();
+    for error in [read, written] {
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(5)), "the caller is told");
+    }
+    assert_eq!(seen.lock().len(), 2);
+}
+
 /// A webhook that always asks for more time must not keep the only worker of a loop.
 #[tokio::test(start_paused = true)]
 async fn requests_without_a_seat_wait_for_a_fifth_of_the_time_at_most() {

@@ -4,12 +4,14 @@
 //!            ┌────────── expired, or stuck ──────────┐
 //!            ▼                                       │
 //! Idle ─► Asked(Stream) ─opened─► Receiving{initial} ─end of initial events─► Receiving ◄──opened── Asked(Watch)
-//!            │ refused                                                          │  ▲ ▲                  ▲
+//!            │ refused, or not ended by its mark                                │  ▲ ▲                  ▲
 //!            ▼                                                                  │  │ └─ events         │
 //!         Asked(List) ── page ─► Asked(List) … last page ──────────────────────┼──┼──────────────────►│
 //!                                                                               └──┴─ ended, lost ────►┘
 //! ```
-//! Every failure leads through `Waiting` back to what failed. A watch that ends, cleanly or not, goes on from the last
+//! Every failure but that of a stream leads through `Waiting` back to what failed. Servers that do not know streams answer them in all
+//! sorts of ways, so a stream that fails is followed by a list at once, and a list that fails by the next stream; see
+//! [`State::list_this_time`]. A watch that ends, cleanly or not, goes on from the last
 //! resource version; only a version that the server has forgotten, or one that it cannot get past, makes a new list.
 //!
 //! Who waits because a request got no answer is called back when another reflector gets one. Not so after a watch that broke
@@ -46,7 +48,7 @@ pub(super) struct State {
     /// Whether a list was ever wanted anew: the server's cache may not answer then, it may be older than what we had.
     newest: bool,
     backoff: Backoff,
-    /// Refusals within a watch since anything was received.
+    /// Refusals within a watch since anything was received, or streams that were lost since there was a complete list.
     stuck: u32,
     /// What the last failure was.
     last_fault: Option<Cause>,
@@ -126,6 +128,8 @@ pub(super) enum Cause {
     Expired,
     /// The server does not take the request as it is (400, 422 …).
     Rejected,
+    /// The server is overloaded (429).
+    Busy,
     /// The server answered with another error.
     Refused,
     /// No answer, or a connection that broke.
@@ -358,6 +362,18 @@ impl State {
                 let request = self.initial_request();
                 self.ask(request, OnStore::new())
             }
+            (Request::Stream, Cause::Refused | Cause::Corrupt | Cause::Expired)
+                if fault.retry_after.is_none() =>
+            {
+                self.list_this_time(OnStore::new())
+            }
+            (Request::Stream, Cause::Silent) => {
+                self.stuck += 1;
+                if self.stuck >= STUCK_LIMIT {
+                    return self.list_this_time(OnStore::new());
+                }
+                self.wait_for_server(Request::Stream, at)
+            }
             (Request::Watch, Cause::Expired) => self.list_anew(None, at),
             // A version that the server does not understand: it is not the server that we listed from.
             (Request::Watch, Cause::Rejected) => {
@@ -371,6 +387,13 @@ impl State {
                     Some(pause) => self.wait(pause, whole, smallvec![StoreEffect::Discard]),
                 }
             }
+            // It was asked for because a stream failed. The next try begins with a stream, as that failure may be over.
+            (Request::List { page: Page::First, .. }, Cause::Lost) if self.stream => {
+                self.wait_for_server(Request::Stream, at)
+            }
+            (Request::List { page: Page::First, .. }, _) if self.stream => {
+                self.retry(Request::Stream, fault, at, OnStore::new())
+            }
             (Request::List { .. }, Cause::Expired) => {
                 let newest = Request::List { newest: true, page: Page::First };
                 self.retry(newest, fault, at, smallvec![StoreEffect::Discard])
@@ -383,7 +406,7 @@ impl State {
     fn ended(&mut self, initial: bool, since: Duration, at: Duration) -> Effects {
         let lost = Fault { cause: Cause::Lost, retry_after: None };
         if initial {
-            return self.retry(Request::Stream, lost, at, smallvec![StoreEffect::Discard]);
+            return self.list_this_time(smallvec![StoreEffect::Discard]);
         }
         if at.saturating_sub(since) >= SHORT_WATCH {
             return self.ask(Request::Watch, OnStore::new());
@@ -398,14 +421,19 @@ impl State {
                 let request = self.initial_request();
                 self.ask(request, smallvec![StoreEffect::Discard])
             }
-            // A server that takes the request and knows nothing of initial events never marks their end. List this time.
-            (true, Cause::Silent) => {
-                let list = Request::List { newest: self.newest, page: Page::First };
-                self.ask(list, smallvec![StoreEffect::Discard])
+            (true, Cause::Lost) => {
+                self.stuck += 1;
+                if self.stuck >= STUCK_LIMIT {
+                    return self.list_this_time(smallvec![StoreEffect::Discard]);
+                }
+                self.retry(Request::Stream, fault, at, smallvec![StoreEffect::Discard])
             }
-            (true, _) => self.retry(Request::Stream, fault, at, smallvec![StoreEffect::Discard]),
+            (true, cause) if cause == Cause::Busy || fault.retry_after.is_some() => {
+                self.retry(Request::Stream, fault, at, smallvec![StoreEffect::Discard])
+            }
+            (true, _) => self.list_this_time(smallvec![StoreEffect::Discard]),
             (false, Cause::Expired) => self.list_anew(None, at),
-            (false, Cause::Rejected | Cause::Refused | Cause::Corrupt) => {
+            (false, Cause::Rejected | Cause::Busy | Cause::Refused | Cause::Corrupt) => {
                 self.stuck += 1;
                 if self.stuck >= STUCK_LIMIT {
                     let pause = self.backoff.fail(at);
@@ -415,6 +443,14 @@ impl State {
             }
             (false, Cause::Lost | Cause::Silent) => self.resume(fault, at),
         }
+    }
+
+    /// Lists without a pause in place of a stream that failed. A server that knows nothing of initial events refuses to stream them, never
+    /// marks their end, or answers something else; all that is asked of it is a list. The stream itself was asked for after a pause, so such
+    /// lists are never repeated without one.
+    fn list_this_time(&mut self, on_store: OnStore) -> Effects {
+        let list = Request::List { newest: self.newest, page: Page::First };
+        self.ask(list, on_store)
     }
 
     /// Watches on from the position, the first time at once.

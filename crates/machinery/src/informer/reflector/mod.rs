@@ -183,7 +183,7 @@ impl Reflector {
                 match &asked {
                     Ok(_) => self.reachability.reached(),
                     Err(failure) => {
-                        if failure.fault.cause == Cause::Lost {
+                        if matches!(failure.fault.cause, Cause::Lost | Cause::Silent) {
                             self.reachability.lost(*asked_in);
                         }
                         set_failed(&span, failure.error.clone());
@@ -232,7 +232,7 @@ impl Reflector {
             continue_token: if let Page::Next(token) = page { Some(token) } else { None },
             ..ListQuery::default()
         };
-        let page = within(ANSWER_WITHIN, self.source.list(self.kind, query)).await?;
+        let page = within(ANSWER_WITHIN, self.source.list(self.kind, query), Cause::Lost).await?;
         Ok(Raw::Page { items: page.items, version: page.resource_version.into(), next: page.continue_token })
     }
 
@@ -246,7 +246,8 @@ impl Reflector {
             timeout_seconds,
             ..WatchQuery::default()
         };
-        let body = within(ANSWER_WITHIN, self.source.watch(self.kind, query)).await?;
+        let unanswered = if initial { Cause::Silent } else { Cause::Lost };
+        let body = within(ANSWER_WITHIN, self.source.watch(self.kind, query), unanswered).await?;
         let silence = Duration::from_secs(u64::from(timeout_seconds)) + self.timing.margin;
         *watch = Some(Watch { body, frames: Frames::default(), silence });
         self.status.opened();
@@ -473,16 +474,18 @@ fn jittered(pause: Duration) -> Duration {
     pause.mul_f64(1.0 + crate::random::fraction())
 }
 
+/// `unanswered` is the cause of the failure if no answer comes in time.
 async fn within<T>(
     limit: Duration,
     request: impl Future<Output = Result<T, ApiError>>,
+    unanswered: Cause,
 ) -> Result<T, Failure> {
     match timeout(limit, request).await {
         Ok(answer) => answer.map_err(|error| Failure {
             fault: Fault { cause: cause_of(&error), retry_after: error.retry_after() },
             error: error.to_string(),
         }),
-        Err(_) => Err(failure(Cause::Lost, format!("no answer within {} s", limit.as_secs()))),
+        Err(_) => Err(failure(unanswered, format!("no answer within {} s", limit.as_secs()))),
     }
 }
 
@@ -504,6 +507,7 @@ fn cause_of_code(code: u16) -> Cause {
     match code {
         410 => Cause::Expired,
         400 | 405 | 406 | 415 | 422 => Cause::Rejected,
+        429 => Cause::Busy,
         _ => Cause::Refused,
     }
 }

@@ -160,7 +160,76 @@ fn a_stream_that_breaks_before_its_mark_begins_anew() {
             (failed(Cause::Lost), 0, &[StoreEffect::Discard], Next::Wait(FIRST_WAIT)),
             (Input::Elapsed, 900, &[], STREAM),
             (Input::Opened, 900, &[], Next::Read),
-            (Input::Ended, 900, &[StoreEffect::Discard], Next::Wait(FIRST_WAIT * 2)),
+            (failed(Cause::Lost), 900, &[StoreEffect::Discard], Next::Wait(FIRST_WAIT * 2)),
+            (Input::Elapsed, 3000, &[], STREAM),
+            (Input::Opened, 3000, &[], Next::Read),
+            // It may never do otherwise.
+            (failed(Cause::Lost), 3000, &[StoreEffect::Discard], list(false, Page::First)),
+        ],
+    );
+}
+
+#[test]
+fn a_stream_that_fails_is_followed_by_a_list_and_that_by_the_next_stream() {
+    let wait = || Next::Wait(FIRST_WAIT);
+    for cause in [Cause::Refused, Cause::Corrupt, Cause::Expired] {
+        walk(
+            State::new(true, false, Backoff::default()),
+            &[
+                (Input::Begin, 0, &[], STREAM),
+                (failed(cause), 0, &[], list(false, Page::First)),
+                (failed(Cause::Refused), 0, &[], wait()),
+                (Input::Elapsed, 900, &[], STREAM),
+                (Input::Opened, 900, &[], Next::Read),
+                (object("3"), 900, &[StoreEffect::Collect], Next::Read),
+                (failed(cause), 900, &[StoreEffect::Discard], list(false, Page::First)),
+                (page("8", ""), 900, &[StoreEffect::Collect, commit("8")], WATCH),
+            ],
+        );
+    }
+    for events in [&[][..], &[object("3")]] {
+        let mut state = walk(
+            State::new(true, true, Backoff::default()),
+            &[(Input::Begin, 0, &[], STREAM), (Input::Opened, 0, &[], Next::Read)],
+        );
+        for event in events {
+            state = state.step(event.clone(), ms(0)).0;
+        }
+        walk(
+            state,
+            &[
+                (Input::Ended, 0, &[StoreEffect::Discard], list(true, Page::First)),
+                (failed(Cause::Lost), 0, &[], away(FIRST_WAIT)),
+                (Input::Called, 900, &[], STREAM),
+            ],
+        );
+    }
+}
+
+#[test]
+fn a_stream_is_asked_for_again_if_the_server_is_busy_or_away() {
+    let busy = Fault { cause: Cause::Refused, retry_after: Some(Duration::from_secs(7)) };
+    let start = || walk(State::new(true, false, Backoff::default()), &[(Input::Begin, 0, &[], STREAM)]);
+    let open = || walk(start(), &[(Input::Opened, 0, &[], Next::Read)]);
+    for (state, on_store) in [(start(), &[][..]), (open(), &[StoreEffect::Discard])] {
+        walk(
+            state.clone(),
+            &[(failed(Cause::Busy), 0, on_store, Next::Wait(FIRST_WAIT)), (Input::Elapsed, 900, &[], STREAM)],
+        );
+        let pause = Next::Wait(Duration::from_secs(7));
+        walk(state, &[(Input::Failed(busy), 0, on_store, pause), (Input::Elapsed, 9000, &[], STREAM)]);
+    }
+    walk(
+        start(),
+        &[
+            (failed(Cause::Lost), 0, &[], away(FIRST_WAIT)),
+            (Input::Elapsed, 1000, &[], STREAM),
+            (failed(Cause::Silent), 91_000, &[], away(FIRST_WAIT)),
+            (Input::Elapsed, 93_000, &[], STREAM),
+            (failed(Cause::Silent), 183_000, &[], away(FIRST_WAIT * 2)),
+            (Input::Elapsed, 190_000, &[], STREAM),
+            // It answers nobody who asks for a stream.
+            (failed(Cause::Silent), 280_000, &[], list(false, Page::First)),
         ],
     );
 }
@@ -385,6 +454,7 @@ fn arbitrary_input() -> impl Strategy<Value = Input> {
     let cause = prop::sample::select(vec![
         Cause::Expired,
         Cause::Rejected,
+        Cause::Busy,
         Cause::Refused,
         Cause::Lost,
         Cause::Silent,

@@ -213,8 +213,8 @@ pub struct Tolerate {
     pub namespace_terminating: bool,
     /// 422: the server refuses the change as invalid, as it does when an object changed hands meanwhile.
     pub invalid: bool,
-    /// The server does not do this to such objects (405, or any 404; 406 or 415 if it does not take the form of the request or of the answer): who looks again finds that the write did nothing, and
-    /// can try another verb.
+    /// The server does not do this to such objects (405, or any 404). The next look finds that the write did nothing, and can try another
+    /// verb.
     pub unsupported: bool,
 }
 

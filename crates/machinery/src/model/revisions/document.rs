@@ -7,6 +7,7 @@
 use serde_json::{Map, Number, Value as Json, json};
 
 use crate::model::template::shapes::{self, FieldShape, Holds, Presence, Shape};
+use crate::wire::json::read_json;
 use crate::wire::text::lossy_utf8;
 use crate::wire::{Reader, Time, Value, WireError};
 
@@ -152,7 +153,7 @@ fn value(holds: Holds, values: &[Value<'_>]) -> Result<Option<Json>, WireError> 
         Holds::IntOrString => int_or_string(&merged(values)?)?,
         Holds::Json => {
             let [raw, _] = strings(last.bytes()?)?;
-            serde_json::from_slice(raw).unwrap_or(Json::Null)
+            read_json(raw).unwrap_or(Json::Null)
         }
         Holds::Message(shape) | Holds::Flattened(shape) => {
             let mut members = Map::new();

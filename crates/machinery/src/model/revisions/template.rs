@@ -10,6 +10,7 @@ use crate::api::apps::RawExtension;
 use crate::api::meta::QuantityText;
 use crate::model::quantity::Quantity;
 use crate::model::template::shapes::{self, FieldShape, Holds, Presence, Shape};
+use crate::wire::json::read_json;
 use crate::wire::splice::{put_bytes, put_entry, put_varint_field};
 use crate::wire::text::raw_bytes;
 use crate::wire::{Field as _, IntOrString, Time, WallTime, field};
@@ -36,8 +37,7 @@ type BytesOf = fn(&str) -> Cow<'_, [u8]>;
 /// # Errors
 /// There is none in it.
 pub fn template_of(document: &[u8]) -> Result<Vec<u8>, NotATemplate> {
-    let document: Json =
-        serde_json::from_slice(document).map_err(|error| NotATemplate::NotJson(error.to_string()))?;
+    let document: Json = read_json(document).map_err(|error| NotATemplate::NotJson(error.to_string()))?;
     template_in(&document, |text| Cow::Borrowed(text.as_bytes()))
 }
 

@@ -10,6 +10,7 @@ use rustls_pki_types::CertificateDer;
 use super::trust::TrustStore;
 use crate::serve::options::RequestHeaderOptions;
 use crate::serve::user::UserInfo;
+use crate::wire::json::read_json;
 use crate::x509::Certificate;
 
 /// Which proxies and which headers.
@@ -43,7 +44,7 @@ impl HeaderRules {
         let list = |key: &str| -> Result<Vec<String>, String> {
             match data.get(key).map(String::as_str).filter(|text| !text.is_empty()) {
                 None => Ok(Vec::new()),
-                Some(text) => serde_json::from_str(text).map_err(|error| format!("{key}: {error}")),
+                Some(text) => read_json(text.as_bytes()).map_err(|error| format!("{key}: {error}")),
             }
         };
         Self::from_options(&RequestHeaderOptions {
@@ -141,8 +142,9 @@ fn first(headers: &HeaderMap, names: &[HeaderName]) -> Result<Option<String>, St
     Ok(None)
 }
 
+/// Returns a value without the spaces and tabs around it, which do not belong to it (RFC 9110, section 5.5). Go takes off no others.
 fn text(value: &http::HeaderValue) -> Result<&str, String> {
     std::str::from_utf8(value.as_bytes())
-        .map(str::trim)
+        .map(|text| text.trim_matches([' ', '\t']))
         .map_err(|_invalid| "a header of the proxy is not UTF-8".to_owned())
 }

@@ -256,6 +256,28 @@ async fn an_empty_group_of_a_front_proxy_is_none() {
     assert!(reply.body.starts_with("jane||dev,system:authenticated|"), "{}", reply.body);
 }
 
+/// HTTP takes off spaces and tabs. Identity providers let users choose names, so no other space may get lost.
+#[tokio::test]
+async fn other_spaces_than_those_of_http_belong_to_the_names_of_a_front_proxy() {
+    let proxy_ca = Ca::new("proxy-ca");
+    let mut setup = whoami(FakeReviews::default().allows("\u{a0}admin", "/whoami"));
+    with_front_proxy(&mut setup, &proxy_ca);
+    let running = setup.start().await;
+    let proxy = running.client().with_cert(&proxy_ca.client("front-proxy-client", &[]));
+    let headers = [
+        ("x-remote-user", "\u{a0}admin"),
+        ("x-remote-group", "\u{3000}system:masters"),
+        ("x-remote-group", " \t"),
+    ];
+    let reply = proxy.send(request(Method::GET, "/whoami", &headers)).await;
+    assert!(
+        reply.body.starts_with("\u{a0}admin||\u{3000}system:masters,system:authenticated|"),
+        "{:?} {:?}",
+        reply.status,
+        reply.body
+    );
+}
+
 #[tokio::test]
 async fn only_the_front_proxy_may_say_so() {
     let proxy_ca = Ca::new("proxy-ca");

@@ -7,6 +7,7 @@ use base64::prelude::BASE64_STANDARD;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::read::lossy_json;
 use super::schema::{Cardinality, FieldType, MessageId, SCHEMA};
 use super::{ASIDE, JsonError};
 use crate::wire::envelope::{HeadMeta, RawExtension, WatchEvent};
@@ -30,7 +31,7 @@ struct Event<'a> {
 /// It is of no kind that is known, or a member is not of its type; items of a list that are so are made into objects that
 /// cannot be decoded.
 pub fn object_from_json(json: &[u8]) -> Result<Vec<u8>, JsonError> {
-    object(serde_json::from_slice(json)?, |message, value| encode(message, parse(value)?))
+    object(serde_json::from_str(&lossy_json(json))?, |message, value| encode(message, parse(value)?))
 }
 
 /// The event of a watch in a line of JSON, in protobuf: what stands behind the length of a frame.
@@ -38,16 +39,16 @@ pub fn object_from_json(json: &[u8]) -> Result<Vec<u8>, JsonError> {
 /// # Errors
 /// As of an object; one with a member that is not of its type is made into an object that cannot be decoded.
 pub fn watch_event_from_json(line: &[u8]) -> Result<Vec<u8>, JsonError> {
-    in_protobuf(&serde_json::from_slice(line)?, |_, value| object(value, encode_or_mark))
+    in_protobuf(&serde_json::from_str(&lossy_json(line))?, |_, value| object(value, encode_or_mark))
 }
 
 /// The event of a watch in a line of JSON, in protobuf. `encode` makes an object of a type of event into one in its envelope; not the `Status` of
 /// an error.
 pub(super) fn watch_event(
-    line: &str,
+    line: &[u8],
     encode: impl FnOnce(&str, &RawValue) -> Result<Vec<u8>, JsonError>,
 ) -> Result<Vec<u8>, JsonError> {
-    in_protobuf(&serde_json::from_str(line)?, |kind, value| match kind {
+    in_protobuf(&serde_json::from_str(&lossy_json(line))?, |kind, value| match kind {
         "ERROR" => object(value, encode_or_mark),
         _ => encode(kind, value),
     })

@@ -2,12 +2,13 @@
 //! asked for.
 //!
 //! Such a server may be anybody's, so nothing is relied on. An object of a list whose metadata is missing or malformed is made into one that
-//! cannot be decoded: it exists, and keeps none of the others from being seen. Bytes that are not UTF-8 are replaced, as by Go.
+//! cannot be decoded: it exists, and keeps none of the others from being seen.
 
 use serde_json::value::RawValue;
 
 use super::JsonError;
 use super::from_json::{Members, head, is_null, mark, parse, put, text, watch_event};
+use super::read::lossy_json;
 use super::schema::{Cardinality, FieldType, SCHEMA};
 use crate::wire::splice::put_bytes;
 use crate::wire::wrap_envelope;
@@ -22,7 +23,7 @@ const ITEMS: u32 = 2;
 /// # Errors
 /// The text is no JSON or no object, or its metadata is malformed or lacks a name.
 pub fn metadata_from_json(json: &[u8]) -> Result<Vec<u8>, JsonError> {
-    let json = String::from_utf8_lossy(json);
+    let json = lossy_json(json);
     let members: Members<'_> = serde_json::from_str(&json)?;
     if type_of(&members)? == ("v1".to_owned(), "Status".to_owned()) {
         return Err(JsonError::new("a Status is no object"));
@@ -36,10 +37,12 @@ pub fn metadata_from_json(json: &[u8]) -> Result<Vec<u8>, JsonError> {
 /// # Errors
 /// The text is no JSON or no list. Items that are malformed are made into objects that cannot be decoded.
 pub fn metadata_list_from_json(json: &[u8]) -> Result<Vec<u8>, JsonError> {
-    let json = String::from_utf8_lossy(json);
+    let json = lossy_json(json);
     let members: Members<'_> = serde_json::from_str(&json)?;
-    let (_, kind) = type_of(&members)?;
-    if !kind.ends_with("List") {
+    let (api_version, kind) = type_of(&members)?;
+    let is_status = api_version == "v1" && kind == "Status";
+    // A list may be of any kind.
+    if is_status || !kind.ends_with("List") && !members.contains_key("items") {
         return Err(JsonError::new("it is no list").within("kind"));
     }
     let mut out = Vec::new();
@@ -58,7 +61,7 @@ pub fn metadata_list_from_json(json: &[u8]) -> Result<Vec<u8>, JsonError> {
 /// # Errors
 /// The line is no event. An object that is malformed is made into one that cannot be decoded.
 pub fn metadata_event_from_json(line: &[u8]) -> Result<Vec<u8>, JsonError> {
-    watch_event(&String::from_utf8_lossy(line), |kind, object| {
+    watch_event(line, |kind, object| {
         // A bookmark is an object without a name.
         let encoded = metadata_or_mark(object, kind != "BOOKMARK");
         Ok(wrap_envelope(API_VERSION, "PartialObjectMetadata", &encoded))

@@ -11,6 +11,7 @@
 
 mod from_json;
 mod metadata;
+mod read;
 pub mod schema;
 mod to_json;
 
@@ -23,6 +24,7 @@ use super::WireError;
 
 pub use from_json::{object_from_json, watch_event_from_json};
 pub use metadata::{metadata_event_from_json, metadata_from_json, metadata_list_from_json};
+pub use read::{lossy_json, read_json};
 pub use to_json::object_to_json;
 
 /// The number of the field in which a message carries what the table does not have: a JSON object. The highest there is;

@@ -197,6 +197,22 @@ fn what_is_wrong_is_not_quoted() {
     assert_eq!(error, "malformed JSON in data: its type is another one");
 }
 
+/// In JSON mode whole objects pass here, with keys and values of any user.
+#[test]
+fn text_that_is_not_unicode_is_replaced_in_whole_objects() {
+    let object = br#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","x\udfff":"\ud800"},"data":{"k\ud800":"v\ud83d"}}"#;
+    let raw = [&object[..object.len() - 9], b"\xff\"}}"].concat();
+    let event = [b"{\"type\":\"ADDED\",\"object\":", &object[..], b"}"].concat();
+    let frame = WatchFrame::decode(&watch_event_from_json(&event).unwrap().into()).unwrap();
+    let read = |json: &[u8]| unwrap_envelope(&object_from_json(json).unwrap().into()).unwrap();
+    for encoded in [read(object), read(&raw), frame.object] {
+        let decoded = ConfigMap::decode(&encoded).unwrap();
+        let data = decoded.data.iter();
+        let data: Vec<_> = data.map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        assert_eq!(data, [("k\u{fffd}".to_owned(), "v\u{fffd}".to_owned())]);
+    }
+}
+
 #[test]
 fn every_field_of_the_table_is_read() {
     for row in schema::TABLE.lines().filter(|line| !line.starts_with('#')) {
