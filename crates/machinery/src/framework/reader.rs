@@ -115,7 +115,7 @@ impl Reader {
             let mut found = stream::iter(needs).map(|read| self.read(read)).buffer_unordered(AT_A_TIME);
             while let Some((read, found)) = found.next().await {
                 if found.is_stopped() {
-                    return Err(ObserveError::Retry(format!(
+                    return Err(ObserveError::Canceled(format!(
                         "{key}: live read canceled: the controller is stopping"
                     )));
                 }

@@ -1,5 +1,6 @@
 //! The worker loop against a scripted API server and a scripted room, in paused time.
 
+mod canceled;
 mod offload;
 mod panics;
 mod plans;

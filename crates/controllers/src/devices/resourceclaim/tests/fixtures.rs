@@ -317,7 +317,7 @@ fn decide<N, R: Room<N>>(room: &R, name: &str, read: &Reads) -> Result<Vec<Strin
         Ok(Observation::Nothing) => Ok(vec!["nothing".to_owned()]),
         Ok(Observation::Needs(needs)) => Err(needs.iter().map(shown_read).collect::<Vec<_>>().join(", ")),
         Ok(Observation::View(view)) => Ok(lines(&R::plan(&view, NOW))),
-        Err(ObserveError::Retry(why) | ObserveError::Terminal(why)) => Err(why),
+        Err(ObserveError::Retry(why) | ObserveError::Terminal(why) | ObserveError::Canceled(why)) => Err(why),
     }
 }
 
