@@ -199,7 +199,7 @@ async fn wait_holds_no_place_and_attempts_are_repeated_as_a_whole() {
     let client = patient(service).0;
     let (places, began) = (Semaphore::new(1), Instant::now());
     let ask = || {
-        client.patiently(|client| async {
+        client.patiently(None, |client| async {
             let client = client;
             let _place = places.acquire().await;
             client.get(&PODS, &key()).await
