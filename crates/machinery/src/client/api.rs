@@ -20,8 +20,8 @@ use super::body;
 use super::error::{ApiError, decode_status};
 use super::layers::{RateClass, RateLimit, RateToken, WriteGate, is_json};
 use super::metadata::{MetadataForm, watch_in_protobuf};
-use super::object_list::ObjectList;
 use super::patience::Patience;
+use super::repeat_budget::ClientRate;
 use super::request::{FieldSelector, Label, Query, RequestIntent, RequestPath};
 use super::send::refuse;
 use crate::api::autoscaling::Scale;
@@ -48,8 +48,6 @@ pub type HttpService = BoxCloneSyncService<Request<Full<Bytes>>, Response<Respon
 const PROTOBUF: HeaderValue = HeaderValue::from_static("application/vnd.kubernetes.protobuf");
 const PROTOBUF_WATCH: HeaderValue =
     HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");
-/// Objects per page of a list that is read to its end.
-const LIST_PAGE: u32 = 500;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// A client acting as one identity. Cheap to clone.
@@ -135,9 +133,15 @@ impl ApiClient {
     }
 
     /// Returns the same client, which waits for a server that refuses a request and says when to come back.
-    /// Its writes pass `gate`; no repetition of a request begins later than `limit` after its first refusal.
+    /// Its writes pass `gate`; no repetition of a request begins later than `limit` after its first refusal. The rate limit that the
+    /// client has now limits the repetitions.
     pub(crate) fn patient(self, gate: WriteGate, limit: Duration) -> Self {
-        Self { patience: Some(Arc::new(Patience::new(gate, limit))), ..self }
+        let limits = self.rate.as_ref().and_then(|rate| rate.limits.as_ref());
+        let rate = limits.map(|limits| {
+            let (per_second, burst) = limits.rate();
+            ClientRate { per_second, burst }
+        });
+        Self { patience: Some(Arc::new(Patience::new(gate, limit, rate))), ..self }
     }
 
     /// Returns the same client, whose callers see every refusal: for those that wait by themselves.
@@ -362,23 +366,6 @@ impl ApiClient {
         let response = refuse(&label, response).await?;
         let drained = body::drain(response.into_body(), intent.body_limit()).await;
         drained.map_err(|source| ApiError::transport(label.as_str(), source))
-    }
-
-    /// Reads a whole collection page by page and decodes it.
-    pub async fn list_all(&self, kind: &'static Kind, namespace: &str) -> Result<ObjectList, ApiError> {
-        let mut query =
-            ListQuery { namespace: namespace.to_owned(), limit: Some(LIST_PAGE), ..ListQuery::default() };
-        let mut objects = ObjectList::default();
-        loop {
-            let page = self.list(kind, &query).await?;
-            for item in &page.items {
-                objects.add(kind, item);
-            }
-            if page.continue_token.is_empty() {
-                return Ok(objects);
-            }
-            query.continue_token = Some(page.continue_token);
-        }
     }
 
     /// A JSON request: for kinds that have no protobuf form, and for reviews.

@@ -31,6 +31,7 @@ mod metadata;
 mod object_list;
 mod patience;
 mod pod_port;
+mod repeat_budget;
 mod request;
 mod send;
 mod tls;
@@ -59,11 +60,13 @@ pub use layers::{
     ClientMetrics, Fault, FaultRule, Faults, RateLimiter, TokenError, TokenSource, WriteGate, WritesStopped,
 };
 pub use live::{AccessQuestion, AccessVerdict, Pieces};
+pub(crate) use object_list::ListPosition;
 pub use object_list::{ObjectList, UnreadableObject};
 pub(crate) use patience::WaitSeats;
 pub use pod_port::{PodPort, PodPortError};
 pub(crate) use request::LONGEST_OBJECT;
 pub use request::{FieldSelector, InvalidPath, Query, RequestIntent, RequestPath, RequestUri};
+pub(crate) use send::Interrupted;
 pub use tls::tls_config;
 pub use transport::{KeepAlive, Transport, TransportError};
 

@@ -8,10 +8,71 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::send::Interrupted;
+use super::{ApiClient, ApiError, ListQuery};
 use crate::api::meta::{ObjectMeta, PartialObjectMetadata};
 use crate::api::{AnyObject, Kind};
 use crate::model::Key;
 use crate::wire::{ObjectHead, Str, Uid, WireError};
+
+/// Objects per page of a list that is read to its end.
+const LIST_PAGE: u32 = 500;
+
+/// The pages of a list that have been read, and the token with which the server continues the same list.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ListPosition {
+    objects: ObjectList,
+    after: Str,
+}
+
+impl ListPosition {
+    /// Returns the token of the next page; empty before the first page.
+    pub(crate) fn after(&self) -> &Str {
+        &self.after
+    }
+}
+
+impl ApiClient {
+    /// Reads a whole collection page by page and decodes it.
+    pub async fn list_all(&self, kind: &'static Kind, namespace: &str) -> Result<ObjectList, ApiError> {
+        let start = Arc::new(ListPosition::default());
+        self.list_from(kind, namespace, start).await.map_err(|interrupted| interrupted.error)
+    }
+
+    /// Reads the rest of a collection, so that the caller has all of it.
+    ///
+    /// # Errors
+    /// A page was not read. Its position is where the caller can go on: the pages before it need not be read again.
+    pub(crate) async fn list_from(
+        &self,
+        kind: &'static Kind,
+        namespace: &str,
+        position: Arc<ListPosition>,
+    ) -> Result<ObjectList, Interrupted<Arc<ListPosition>>> {
+        let mut position = Arc::unwrap_or_clone(position);
+        let mut has_advanced = false;
+        loop {
+            let query = ListQuery {
+                namespace: namespace.to_owned(),
+                limit: Some(LIST_PAGE),
+                continue_token: (!position.after.is_empty()).then(|| position.after.to_string()),
+                ..ListQuery::default()
+            };
+            let page = match self.list(kind, &query).await {
+                Ok(page) => page,
+                Err(error) => return Err(Interrupted { error, position: Arc::new(position), has_advanced }),
+            };
+            for item in &page.items {
+                position.objects.add(kind, item);
+            }
+            if page.continue_token.is_empty() {
+                return Ok(position.objects);
+            }
+            position.after = page.continue_token.into();
+            has_advanced = true;
+        }
+    }
+}
 
 /// The objects of a live list.
 #[derive(Clone, Debug, Default)]

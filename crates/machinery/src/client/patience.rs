@@ -21,8 +21,8 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::layers::{Term, WriteGate};
+use super::repeat_budget::{ClientRate, RepeatBudget, Repetition};
 use super::request::RequestIntent;
-use crate::model::bucket::{BucketLevel, TokenBucket};
 use crate::random::HashMap;
 use crate::wire::Str;
 
@@ -30,10 +30,6 @@ use crate::wire::Str;
 const MOST_REPEATS: u32 = 10;
 /// The shortest wait. A server that answers `Retry-After: 0` would get all repetitions at once.
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);
-/// Repetitions that a client may send at once, and how many more it may send in each second: a quarter of the usual rate limit, so that
-/// requests which are refused again and again leave most of it to others.
-const REPEATS: u32 = 100;
-const REPEATS_PER_SECOND: f64 = 5.0;
 /// How long requests without a seat may wait in a row. Waits that overlap count once. API priority and fairness asks for 32 seconds at most.
 const CREDIT: Duration = Duration::from_secs(40);
 /// Seconds in which one second of credit comes back.
@@ -154,8 +150,7 @@ pub(super) struct Patience {
     gate: WriteGate,
     limit: Duration,
     credit: Mutex<Credit>,
-    began: Instant,
-    repeats: Mutex<BucketLevel>,
+    budget: RepeatBudget,
 }
 
 /// A wait ended because leadership is lost, writes are cut off, or the controller is being stopped. The request was refused and is not
@@ -165,23 +160,16 @@ pub(super) struct Patience {
 pub(super) struct WaitEnded;
 
 impl Patience {
-    /// Makes the patience of a client whose writes pass `gate`. No repetition of a request begins later than `limit` after its first
-    /// refusal.
-    pub(super) fn new(gate: WriteGate, limit: Duration) -> Self {
-        let (credit, repeats) = (Mutex::default(), Mutex::default());
-        Self { gate, limit, credit, began: Instant::now(), repeats }
+    /// Makes the patience of a client whose writes pass `gate`, and whose requests have this rate limit. No repetition of a request
+    /// begins later than `limit` after its first refusal.
+    pub(super) fn new(gate: WriteGate, limit: Duration, rate: Option<ClientRate>) -> Self {
+        Self { gate, limit, credit: Mutex::default(), budget: RepeatBudget::new(rate) }
     }
 
-    /// Takes one of the repetitions that the client may send.
-    fn take_repeat(&self) -> bool {
-        let bucket = TokenBucket::per_second(REPEATS_PER_SECOND, REPEATS);
-        bucket.take(&mut self.repeats.lock(), self.began.elapsed())
-    }
-
-    /// Begins a request.
-    pub(super) fn begin(&self, intent: RequestIntent) -> Repeats<'_> {
+    /// Begins a request. `shared` identifies a read that several callers share.
+    pub(super) fn begin(&self, intent: RequestIntent, shared: Option<u64>) -> Repeats<'_> {
         let scope = SCOPE.try_with(Arc::clone).ok();
-        Repeats { patience: self, term: self.gate.term(), scope, intent, count: 0, until: None }
+        Repeats { patience: self, term: self.gate.term(), scope, intent, shared, count: 0, until: None }
     }
 }
 
@@ -191,6 +179,7 @@ pub(super) struct Repeats<'a> {
     term: Term,
     scope: Option<Arc<WaitScope>>,
     intent: RequestIntent,
+    shared: Option<u64>,
     count: u32,
     until: Option<Instant>,
 }
@@ -201,12 +190,18 @@ impl Repeats<'_> {
         &self.term
     }
 
+    /// Begins the next request of a read in several requests, in the same term.
+    pub(super) fn begin_next(&mut self) {
+        (self.count, self.until) = (0, None);
+    }
+
     /// Returns how long to wait before the request that was answered with `code` is repeated; `None` if the answer stands.
     ///
     /// # Errors
     /// It would be repeated, but its term has ended, or its controller is being stopped.
     pub(super) fn next(
         &mut self,
+        label: &str,
         code: StatusCode,
         retry_after: Option<Duration>,
     ) -> Result<Option<Duration>, WaitEnded> {
@@ -226,7 +221,8 @@ impl Repeats<'_> {
         }
         let has_seat = || self.scope.as_ref().is_some_and(|scope| scope.take_seat());
         let has_credit = || self.patience.credit.lock().take(now, wait);
-        let is_granted = (has_seat() || has_credit()) && self.patience.take_repeat();
+        let repetition = Repetition { label, shared: self.shared, now, wait };
+        let is_granted = self.patience.budget.take(repetition, || has_seat() || has_credit());
         self.count += u32::from(is_granted);
         Ok(is_granted.then_some(wait))
     }

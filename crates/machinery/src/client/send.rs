@@ -84,11 +84,11 @@ impl ApiClient {
             self.service.clone().oneshot(request).await.map_err(failed)
         };
         let Some(patience) = &self.patience else { return attempt(request).await };
-        let mut repeats = patience.begin(RequestIntent::of(&request));
+        let mut repeats = patience.begin(RequestIntent::of(&request), None);
         request.extensions_mut().insert(repeats.term().clone());
         loop {
             let response = attempt(request.clone()).await?;
-            let next = repeats.next(response.status(), retry_after(&response));
+            let next = repeats.next(label.as_str(), response.status(), retry_after(&response));
             let Some(wait) = next.map_err(|ended| failed(ended.into()))? else { return Ok(response) };
             let code = response.status().as_u16();
             // Ended before the wait: an answer that is being read keeps a place of its connection, and holds up a gate that drains. What it
@@ -101,20 +101,56 @@ impl ApiClient {
 
     /// Makes an attempt, and again as long as the server refuses it and says when to come back. What an attempt holds, such as a place
     /// among the requests to an API group, it does not hold during the wait. Each attempt sends one read, with the client that
-    /// it is given.
-    pub(crate) async fn patiently<T, F>(&self, attempt: impl Fn(Self) -> F) -> Result<T, ApiError>
+    /// it is given. `shared` identifies a read that several callers share.
+    pub(crate) async fn patiently<T, F>(
+        &self,
+        shared: Option<u64>,
+        attempt: impl Fn(Self) -> F,
+    ) -> Result<T, ApiError>
     where
         F: Future<Output = Result<T, ApiError>>,
     {
+        let attempt = |client, ()| {
+            let answer = attempt(client);
+            async {
+                let interrupted = |error| Interrupted { error, position: (), has_advanced: false };
+                answer.await.map_err(interrupted)
+            }
+        };
+        self.patiently_from((), shared, attempt).await
+    }
+
+    /// As [`ApiClient::patiently`] for a read in several requests. An attempt begins where the last one was interrupted, and each request
+    /// is repeated as often as one that is alone.
+    pub(crate) async fn patiently_from<P, T, F>(
+        &self,
+        mut position: P,
+        shared: Option<u64>,
+        attempt: impl Fn(Self, P) -> F,
+    ) -> Result<T, ApiError>
+    where
+        F: Future<Output = Result<T, Interrupted<P>>>,
+    {
         let impatient = self.clone().impatient();
-        let Some(patience) = &self.patience else { return attempt(impatient).await };
-        let mut repeats = patience.begin(RequestIntent::Get);
+        let Some(patience) = &self.patience else {
+            return attempt(impatient, position).await.map_err(|interrupted| interrupted.error);
+        };
+        let mut repeats = patience.begin(RequestIntent::Get, shared);
         loop {
-            let answer = attempt(impatient.clone()).await;
-            let Err(error @ ApiError::Refused { code, retry_after, .. }) = &answer else { return answer };
+            let error = match attempt(impatient.clone(), position).await {
+                Ok(found) => return Ok(found),
+                Err(interrupted) => {
+                    position = interrupted.position;
+                    if interrupted.has_advanced {
+                        repeats.begin_next();
+                    }
+                    interrupted.error
+                }
+            };
+            let ApiError::Refused { request, code, retry_after, .. } = &error else { return Err(error) };
             let code = StatusCode::from_u16(*code).unwrap_or_default();
-            let waited = match repeats.next(code, *retry_after) {
-                Ok(None) => return answer,
+            let waited = match repeats.next(request, code, *retry_after) {
+                Ok(None) => return Err(error),
                 Ok(Some(wait)) => {
                     tracing::debug!(%error, ?wait, "Waiting before the request is repeated");
                     repeats.wait(wait).await
@@ -122,11 +158,20 @@ impl ApiClient {
                 Err(ended) => Err(ended),
             };
             if let Err(ended) = waited {
-                let ApiError::Refused { request, .. } = error else { return answer };
-                return Err(ApiError::transport(request, ended.into()));
+                return Err(ApiError::transport(request.as_str(), ended.into()));
             }
         }
     }
+}
+
+/// A read in several requests of which one was not answered well.
+#[derive(Clone, Debug)]
+pub(crate) struct Interrupted<P> {
+    pub(crate) error: ApiError,
+    /// Where the read goes on.
+    pub(crate) position: P,
+    /// Whether the attempt read something before.
+    pub(crate) has_advanced: bool,
 }
 
 /// Reads a response to its end, if that comes within `limit` bytes.

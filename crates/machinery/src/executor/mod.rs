@@ -77,12 +77,15 @@ pub struct Executed {
     pub results: Vec<ActionEnd>,
     /// Writes that were carried out or may have been, tolerated refusals included, in no order within a batch.
     pub effects: Vec<Effect>,
-    /// What failed.
+    /// What failed. A canceled request is not a failure.
     pub failures: Vec<Failure>,
     /// The error behind the first failure.
     pub error: Option<ExecuteError>,
-    /// Whether it ended early for a failure.
+    /// Whether it ended early for a failure, or because a request was canceled.
     pub stopped: bool,
+    /// The request that a stop of the controller or the end of its term canceled, even if the plan goes on without that write. The
+    /// result of such a plan is unknown, so no other plan may rest on it.
+    pub canceled: Option<ExecuteError>,
     /// Whether a write met another version of its object than was read, or another object, which its plan tolerates.
     pub outdated: bool,
     /// Items of the plan's note whose writes have succeeded.
@@ -184,6 +187,11 @@ pub enum ExecuteError {
 }
 
 impl ExecuteError {
+    /// Whether a stop of the controller or the end of its term canceled the request: that is not a failure of the object.
+    pub(crate) fn is_canceled(&self) -> bool {
+        matches!(self, Self::Api(error) if error.is_writes_stopped())
+    }
+
     /// Whether another try makes sense. All of them do, at growing intervals: what the server refuses today a changed
     /// quota or webhook may let pass tomorrow. Only an object that can't be put together waits for its next change; and one
     /// whose namespace is being deleted, where nothing can be made any more.

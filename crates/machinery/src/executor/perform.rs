@@ -90,7 +90,7 @@ impl Executor {
     }
 
     /// Carries out writes one after the other, until one fails that the plan does not go on without, and the writes with it are tried; or
-    /// until one meets a conflict that is tolerated, for what comes after rests on it.
+    /// until one meets a conflict that is tolerated, for what comes after rests on it; or until one is canceled.
     fn chain<'a>(&'a self, (first, chain): Placed, last: &'a LastAnswers) -> BoxFuture<'a, Vec<Settled>> {
         Box::pin(async move {
             let mut ended = Vec::with_capacity(chain.len());
@@ -150,7 +150,7 @@ impl Executor {
         let mut outdated = false;
         let mut end = ActionEnd { result: ActionResult::Done, code: None, key: None };
         let mut answer = None;
-        let (key, change, failure) = match outcome {
+        let (key, change, problem) = match outcome {
             Ok(done) => {
                 answer = done.object().cloned();
                 let key = answer.as_ref().map_or_else(|| write.key.clone(), |object| Key::of(object.meta()));
@@ -164,27 +164,31 @@ impl Executor {
                 outdated = error.is_conflict();
                 (write.key, WriteEffect::Nothing, None)
             }
+            Err(error) if error.is_canceled() => {
+                end.result = ActionResult::Failed(error.to_string());
+                let problem = Some(Problem::Canceled(error));
+                return Settled { at, end, effect: None, problem, keep_going, item, outdated };
+            }
             Err(error) => {
                 let failure = self.describe_write(&write, &what, &error).await;
-                let is_stopped = matches!(&error, ExecuteError::Api(error) if error.is_writes_stopped());
-                if let Some(event) = write.on_failure.filter(|_| !is_stopped) {
+                if let Some(event) = write.on_failure {
                     self.events.emit(filled(event, "{error}", &failure.message));
                 }
                 let ambiguous = matches!(&error, ExecuteError::Api(error) if error.is_ambiguous());
                 end = failed_end(&failure);
+                let problem = Some(Problem::Failed(failure, error));
                 if !ambiguous {
-                    let failure = Some((failure, error));
-                    return Settled { at, end, effect: None, failure, keep_going, item, outdated };
+                    return Settled { at, end, effect: None, problem, keep_going, item, outdated };
                 }
                 end.result = ActionResult::Unknown;
-                (write.key, WriteEffect::Unknown, Some((failure, error)))
+                (write.key, WriteEffect::Unknown, problem)
             }
         };
-        if failure.is_none() {
+        if problem.is_none() {
             end.key = Some(key.clone());
         }
         let effect = Effect { kind: write.kind, key, subresource: write.subresource, change, answer };
-        Settled { at, end, effect: Some(effect), failure, keep_going, item, outdated }
+        Settled { at, end, effect: Some(effect), problem, keep_going, item, outdated }
     }
 
     fn tell(&self, write: &Write, what: &str, outcome: &Result<Done, ExecuteError>, asked: Instant) {
@@ -270,17 +274,28 @@ struct Settled {
     at: usize,
     end: ActionEnd,
     effect: Option<Effect>,
-    failure: Option<(Failure, ExecuteError)>,
+    problem: Option<Problem>,
     keep_going: bool,
     item: Option<usize>,
     /// Whether another version was met, which is tolerated.
     outdated: bool,
 }
 
+/// Why a write or a check did not succeed.
+enum Problem {
+    Failed(Failure, ExecuteError),
+    /// No [`Failure`] describes it, so no plan can take it for one.
+    Canceled(ExecuteError),
+}
+
 impl Settled {
     /// Whether it ends its chain and the plan.
     fn stops(&self) -> bool {
-        self.failure.is_some() && !self.keep_going
+        match &self.problem {
+            Some(Problem::Canceled(_)) => true,
+            Some(Problem::Failed(..)) => !self.keep_going,
+            None => false,
+        }
     }
 }
 
@@ -302,8 +317,8 @@ impl Executed {
         self.outdated |= settled.outdated;
         self.end(settled.at, settled.end);
         self.effects.extend(settled.effect);
-        match settled.failure {
-            Some((failure, error)) => self.fail(failure, error),
+        match settled.problem {
+            Some(problem) => self.fail(problem),
             None => self.items.extend(settled.item),
         }
     }
@@ -316,7 +331,11 @@ impl Executed {
         let failure = describe(verify.kind, &verify.key, &what, &error);
         self.end(at, failed_end(&failure));
         self.stopped = true;
-        self.fail(failure, error);
+        self.fail(if error.is_canceled() {
+            Problem::Canceled(error)
+        } else {
+            Problem::Failed(failure, error)
+        });
     }
 
     fn admitted(&mut self, at: usize, outcome: Result<(), Option<Duration>>) {
@@ -333,9 +352,14 @@ impl Executed {
         self.end(at, ActionEnd { result, ..ActionEnd::default() });
     }
 
-    fn fail(&mut self, failure: Failure, error: ExecuteError) {
-        self.failures.push(failure);
-        self.error.get_or_insert(error);
+    fn fail(&mut self, problem: Problem) {
+        match problem {
+            Problem::Failed(failure, error) => {
+                self.failures.push(failure);
+                self.error.get_or_insert(error);
+            }
+            Problem::Canceled(error) => _ = self.canceled.get_or_insert(error),
+        }
     }
 }
 

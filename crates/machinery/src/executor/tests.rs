@@ -211,7 +211,8 @@ async fn write_that_is_not_sent_because_writes_have_stopped_emits_no_event() {
     let script = Arc::new(Script::default());
     script.answer(STOPPED, Vec::new());
     let executed = run(&script, vec![Step::Write(create())]).await;
-    assert!(executed.error.is_some() && executed.effects.is_empty());
+    assert!(executed.canceled.is_some() && executed.stopped, "it is no failure, and the plan has ended");
+    assert!(executed.error.is_none() && executed.failures.is_empty() && executed.effects.is_empty());
     assert_eq!(*script.events.lock(), [] as [&str; 0]);
 }
 

@@ -1,6 +1,7 @@
 //! Makes the live reads of one controller, as that controller: equal reads once for all who ask, and those of a slow API group so that they
 //! hold up no others.
 
+use std::hash::BuildHasher as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -22,10 +23,12 @@ use super::room::{ObserveError, PlanNote, Reconcile};
 use super::shared_reads::SharedReads;
 use super::slow_reads::{ReadClock, SlowGroups, answered, has_room};
 use crate::api::{AnyObject, Kind};
-use crate::client::{ApiClient, ApiError, Discovery, ListQuery, ObjectList, RateClass, RequestUri};
+use crate::client::{
+    ApiClient, ApiError, Discovery, Interrupted, ListPosition, ListQuery, ObjectList, RateClass, RequestUri,
+};
 use crate::model::Key;
 use crate::model::plan::{Failure, Plan};
-use crate::random::{HashMap, HashSet};
+use crate::random::{HashMap, HashSeed, HashSet};
 use crate::wire::Str;
 
 /// Reads that are under way together.
@@ -47,7 +50,7 @@ pub(super) struct Reader {
     pool: BlockingPool,
     discovery: Arc<Discovery>,
     shared: SharedReads<Option<AnyObject>>,
-    shared_lists: SharedReads<Arc<ObjectList>>,
+    shared_lists: SharedReads<ListEnd>,
     /// Of JSON: all that ask a metrics API the same ask it together.
     answers: SharedReads<Arc<Value>>,
     documents: SharedReads<AnyDocument>,
@@ -56,7 +59,12 @@ pub(super) struct Reader {
     slow: SlowGroups,
     /// Counts reads, by their rows.
     counts: Option<LiveReadCounts>,
+    /// Makes the identity of a read that several callers share.
+    identities: HashSeed,
 }
+
+/// A list that was read to its end, or as far as it was read.
+type ListEnd = Result<Arc<ObjectList>, Interrupted<Arc<ListPosition>>>;
 
 impl Reader {
     pub(super) fn new(client: ApiClient, discovery: Arc<Discovery>, pool: BlockingPool) -> Self {
@@ -71,6 +79,7 @@ impl Reader {
             groups: Arc::default(),
             slow: SlowGroups::default(),
             counts: None,
+            identities: HashSeed::of_process(),
         }
     }
 
@@ -127,7 +136,7 @@ impl Reader {
             let mut found = stream::iter(needs).map(|read| self.read(read)).buffer_unordered(AT_A_TIME);
             while let Some((read, found)) = found.next().await {
                 if found.is_stopped() {
-                    return Err(ObserveError::Retry(format!(
+                    return Err(ObserveError::Canceled(format!(
                         "{key}: live read canceled: the controller is stopping"
                     )));
                 }
@@ -153,22 +162,23 @@ impl Reader {
     }
 
     async fn find(&self, read: &Read) -> ReadResult {
+        let shared = Some(self.identities.hash_one(read));
         match read {
             // A shared read never waits for `Retry-After`. Each reconcile waits in its own seat and then joins the next shared read.
-            Read::Object(kind, key) => {
-                ReadResult::Object(self.client.patiently(|client| self.object(client, read, kind, key)).await)
-            }
-            Read::Scale(kind, key) => {
-                ReadResult::Object(self.client.patiently(|client| self.scale(client, read, kind, key)).await)
-            }
+            Read::Object(kind, key) => ReadResult::Object(
+                self.client.patiently(shared, |client| self.object(client, read, kind, key)).await,
+            ),
+            Read::Scale(kind, key) => ReadResult::Object(
+                self.client.patiently(shared, |client| self.scale(client, read, kind, key)).await,
+            ),
             Read::Page(page) => {
                 ReadResult::Page(self.timed(async |client| page_of(&client, page).await).await)
             }
             Read::Json(uri) => {
-                ReadResult::Json(self.client.patiently(|client| self.json(client, read, uri)).await)
+                ReadResult::Json(self.client.patiently(shared, |client| self.json(client, read, uri)).await)
             }
             Read::Document(form, uri) => ReadResult::Document(
-                self.client.patiently(|client| self.document(client, read, form, uri)).await,
+                self.client.patiently(shared, |client| self.document(client, read, form, uri)).await,
             ),
             Read::Access(question) => {
                 ReadResult::Access(self.timed(async |client| client.review_access(question).await).await)
@@ -178,9 +188,10 @@ impl Reader {
                 let parsed = self.pool.run(move || parse(input.bytes()));
                 ReadResult::Parsed(answered(&ReadClock::started(), false, parsed).await)
             }
-            Read::List(kind, namespace) => ReadResult::List(
-                self.client.patiently(|client| self.list(client, read, kind, namespace)).await,
-            ),
+            Read::List(kind, namespace) => {
+                let attempt = |client, position| self.list(client, read, position, kind, namespace);
+                ReadResult::List(self.client.patiently_from(Arc::default(), shared, attempt).await)
+            }
             Read::Resources | Read::SearchedResources(_) | Read::LatestResources => {
                 // Discovery has a client of its own, which never waits for `Retry-After`.
                 let attempt = |_: ApiClient| {
@@ -193,7 +204,7 @@ impl Reader {
                     };
                     Box::pin(async { answered(&ReadClock::started(), false, resources).await })
                 };
-                ReadResult::Resources(self.client.patiently(attempt).await)
+                ReadResult::Resources(self.client.patiently(shared, attempt).await)
             }
         }
     }
@@ -222,16 +233,25 @@ impl Reader {
         self.shared(client, &self.shared, what, RateClass::Scale, read).await
     }
 
+    /// Reads a list from a position to its end. Callers share the rest of a list only with callers at the same position: its first
+    /// pages may be older than the request of another caller.
     async fn list(
         &self,
         client: ApiClient,
         what: &Read,
+        position: Arc<ListPosition>,
         kind: &'static Kind,
         namespace: &Str,
-    ) -> Result<Arc<ObjectList>, ApiError> {
-        let namespace = namespace.clone();
-        let read = async move |client: ApiClient| client.list_all(kind, &namespace).await.map(Arc::new);
-        self.shared(client, &self.shared_lists, what, RateClass::Other, read).await
+    ) -> ListEnd {
+        let (from, namespace) = (Arc::clone(&position), namespace.clone());
+        let after = from.after().clone();
+        let rest = (!after.is_empty())
+            .then(|| Read::Page(PageQuery { kind, namespace: namespace.clone(), limit: 0, after }));
+        let read =
+            async move |client: ApiClient| Ok(client.list_from(kind, &namespace, from).await.map(Arc::new));
+        let what = rest.as_ref().unwrap_or(what);
+        let ended = self.shared(client, &self.shared_lists, what, RateClass::Other, read).await;
+        ended.unwrap_or_else(|error| Err(Interrupted { error, position, has_advanced: false }))
     }
 
     async fn document(

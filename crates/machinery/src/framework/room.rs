@@ -114,6 +114,9 @@ pub enum ObserveError {
     /// It may work in a moment.
     #[error("{0}")]
     Retry(String),
+    /// A live read was canceled, because the controller is being stopped or its term has ended. This is no error.
+    #[error("{0}")]
+    Canceled(String),
 }
 
 /// A room with its types erased: what a worker loop runs.

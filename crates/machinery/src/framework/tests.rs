@@ -1,6 +1,8 @@
 //! The worker loop against a scripted API server and a scripted room, in paused time.
 
+mod canceled;
 mod discovery;
+mod lists;
 mod offload;
 mod panics;
 mod plans;

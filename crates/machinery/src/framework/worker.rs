@@ -387,14 +387,7 @@ impl Worker {
             let Plan { requeue_after, look_again, quiet, end, has_more, .. } = plan;
             let unfinished = plan.retry.clone();
             tried.cooldown = tried.cooldown.max(plan.cooldown);
-            let steps = planned(&plan);
-            trace::planned(&steps, requeue_after);
-            note.count(key);
-            let (done, has_changed) = self.perform(key, plan).await;
-            tried.has_changed |= has_changed;
-            note.commit_items(key, &done.items);
-            tried.actions.extend(executed(steps, &done));
-            tried.written.extend(done.effects);
+            let (done, note) = self.perform(key, plan, note, tried).await?;
             tried.outdated |= done.outdated;
             tried.failures.extend(done.failures);
             match done.error {
@@ -435,13 +428,12 @@ impl Worker {
             let requeue_after = self.paced(key, tried, end).into_iter().chain(again).min();
             Outcome::done(tried.written.len(), requeue_after, tried.cooldown)
         };
-        // Whoever leads next, or the next instance, sends what was not sent. That is no failure of the object.
-        let is_stopped = matches!(&tried.error, Some(ExecuteError::Api(error)) if error.is_writes_stopped());
-        if !tried.failures.is_empty() && !is_stopped {
-            let recorded = self.record_failure(key, &tried.failures, &tried.written).await;
-            tried.actions.extend(recorded.actions);
-            tried.has_changed |= recorded.has_changed;
-            if let Some(end) = recorded.end {
+        if !tried.failures.is_empty() {
+            let end = match self.record_failure(key, tried).await {
+                Ok(end) => end,
+                Err(canceled) => return canceled,
+            };
+            if let Some(end) = end {
                 if let Some(error) = &tried.error {
                     tracing::warn!(%error, "a step failed, it is not tried again");
                 }
@@ -489,16 +481,34 @@ impl Worker {
         }
     }
 
-    /// Performs a plan. Its writes are on record before they are sent, and whatever ends this. Also returns whether they changed
-    /// anything.
-    async fn perform(&self, key: &Key, plan: Plan) -> (Executed, bool) {
+    /// Performs a plan and adds its steps and writes to `tried`. Its writes are on record before they are sent, and whatever ends this.
+    ///
+    /// # Errors
+    /// A request was canceled: the reconcile ends with this outcome. The next leader or the next instance plans from the objects as they
+    /// are, so a canceled write is no failure of the object.
+    async fn perform(
+        &self,
+        key: &Key,
+        plan: Plan,
+        note: PlanNote,
+        tried: &mut Tried,
+    ) -> Result<(Executed, PlanNote), Outcome> {
+        let steps = planned(&plan);
+        trace::planned(&steps, plan.requeue_after);
+        note.count(key);
         let Freshness { expectations, caches, .. } = &self.freshness;
         let before = Before::of(&plan, caches);
         let intent = expectations.begin(self.expecting(key), &plan, caches);
-        let done = self.executor.execute(plan).await;
+        let mut done = self.executor.execute(plan).await;
         intent.answered(&done.effects, caches);
-        let has_changed = before.is_changed_by(&done.effects);
-        (done, has_changed)
+        tried.has_changed |= before.is_changed_by(&done.effects);
+        note.commit_items(key, &done.items);
+        tried.actions.extend(executed(steps, &done));
+        tried.written.append(&mut done.effects);
+        match done.canceled.take() {
+            Some(error) => Err(failed(&error, None)),
+            None => Ok((done, note)),
+        }
     }
 
     async fn plan(
@@ -513,6 +523,14 @@ impl Worker {
             match error {
                 ObserveError::Terminal(error) => Outcome::failed(error, false),
                 ObserveError::Retry(error) => Outcome::failed(error, true),
+                ObserveError::Canceled(error) => Outcome::Failed {
+                    error,
+                    retry: true,
+                    quiet: true,
+                    refused: false,
+                    requeue_after: None,
+                    not_before: None,
+                },
             }
         })
     }
@@ -528,25 +546,31 @@ impl Worker {
     }
 
     /// After a failure: lets a room that heeds failures write down what failed (a condition, a collision count). Another one
-    /// would only plan once more what has just failed.
-    async fn record_failure(&self, key: &Key, failures: &[Failure], written: &EarlierWrites) -> Recorded {
+    /// would only plan once more what has just failed. Returns how the reconcile ends if the failure was the end of it; `None` if the key
+    /// is to be retried.
+    ///
+    /// # Errors
+    /// A request was canceled: the reconcile ends with this outcome.
+    async fn record_failure(&self, key: &Key, tried: &mut Tried) -> Result<Option<PlanEnd>, Outcome> {
         if !self.reconcile.heeds_failures() {
-            return Recorded::default();
+            return Ok(None);
         }
-        let (plan, note) = match self.plan(key, failures, written).await {
+        let (plan, note) = match self.plan(key, &tried.failures, &tried.written).await {
             Ok(Some(planned)) => planned,
-            Ok(None) => return Recorded::default(),
+            Ok(None) => return Ok(None),
+            Err(canceled @ Outcome::Failed { quiet: true, .. }) => return Err(canceled),
             Err(outcome) => {
                 tracing::warn!(controller = self.controller, object = %key, ?outcome, "no plan for a failure");
-                return Recorded::default();
+                return Ok(None);
             }
         };
-        let actions = planned(&plan);
-        trace::planned(&actions, plan.requeue_after);
-        note.count(key);
         let end = plan.end.then_some(PlanEnd::after(plan.requeue_after));
-        let (done, has_changed) = self.perform(key, plan).await;
-        note.commit_items(key, &done.items);
+        // Its writes are not those of the reconcile: only these are counted and worth a cooldown.
+        let mut recorded = Tried::default();
+        let done = self.perform(key, plan, note, &mut recorded).await;
+        tried.actions.append(&mut recorded.actions);
+        tried.has_changed |= recorded.has_changed;
+        let (done, note) = done?;
         match &done.error {
             None if done.held_back.is_none() => note.commit(key),
             None => {}
@@ -554,8 +578,7 @@ impl Worker {
                 tracing::warn!(controller = self.controller, object = %key, %error, "a failure could not be recorded");
             }
         }
-        let end = end.filter(|_| done.error.is_none() && done.held_back.is_none());
-        Recorded { actions: executed(actions, &done), has_changed, end }
+        Ok(end.filter(|_| done.error.is_none() && done.held_back.is_none()))
     }
 }
 
@@ -572,16 +595,6 @@ struct Tried {
     /// Whether a write changed something.
     has_changed: bool,
     cooldown: Cooldown,
-}
-
-/// What became of a failure that a room was told.
-#[derive(Default)]
-struct Recorded {
-    actions: Vec<ActionState>,
-    /// Whether a write of the plan for it changed something.
-    has_changed: bool,
-    /// That this was the end of it; `None` if the key is to be retried.
-    end: Option<PlanEnd>,
 }
 
 /// How the last plan of a reconcile has ended.

@@ -163,6 +163,11 @@ impl RateLimits {
         Some(Self(Arc::new(Limiters { qps, burst, other, own: parking_lot::Mutex::default() })))
     }
 
+    /// Returns the rate per second and the burst of each limiter.
+    pub(in crate::client) fn rate(&self) -> (f64, u32) {
+        (self.0.other.per_second, self.0.other.burst)
+    }
+
     fn of(&self, class: &RateClass) -> Arc<RateLimiter> {
         let Limiters { qps, burst, other, own } = &*self.0;
         if *class == RateClass::Other {

@@ -7,3 +7,4 @@ mod credentials;
 mod live;
 mod metadata;
 mod patience;
+mod repeats;

@@ -201,7 +201,7 @@ async fn wait_holds_no_place_and_attempts_are_repeated_as_a_whole() {
     let client = patient(service).0;
     let (places, began) = (Semaphore::new(1), Instant::now());
     let ask = || {
-        client.patiently(|client| async {
+        client.patiently(None, |client| async {
             let client = client;
             let _place = places.acquire().await;
             client.get(&PODS, &key()).await
@@ -221,7 +221,8 @@ async fn time_to_come_back_in_a_status_repeats_no_request() {
     let status = r#"{"kind":"Status","message":"later","details":{"retryAfterSeconds":5}}"#;
     let (service, seen) = mock(move |_| async move { Ok(answer(503, status)) });
     let client = patient(service).0;
-    let read = client.patiently(|client| async move { client.get(&PODS, &key()).await }).await.unwrap_err();
+    let read =
+        client.patiently(None, |client| async move { client.get(&PODS, &key()).await }).await.unwrap_err();
     let written = client.create(&PODS, "default", b"").await.unwrap_err();
     for error in [read, written] {
         assert_eq!(error.retry_after(), Some(Duration::from_secs(5)), "the caller is told");

@@ -319,7 +319,7 @@ fn decide<N, R: Room<N>>(room: &R, name: &str, read: &Reads) -> Result<Vec<Strin
             Err(needs.iter().map(|need| shown_read(need)).collect::<Vec<_>>().join(", "))
         }
         Ok(Observation::View(view)) => Ok(lines(&R::plan(&view, NOW))),
-        Err(ObserveError::Retry(why) | ObserveError::Terminal(why)) => Err(why),
+        Err(ObserveError::Retry(why) | ObserveError::Terminal(why) | ObserveError::Canceled(why)) => Err(why),
     }
 }
 
