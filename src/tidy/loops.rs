@@ -1,8 +1,9 @@
-//! Rejects linear searches inside loops, because users choose the length of both lists and the cost is the product of the lengths.
+//! Rejects linear searches inside loops, and `for` loops inside `for` loops over another list, because users choose the length of both lists
+//! and the cost is the product of the lengths.
 //!
 //! The law parses sources without types. It treats names with a declared set type as sets, and fields of the loop item as parts of the
-//! item. It does not see a search in a function that a loop calls, a search on a variable that the loop body binds, or nested loops. A
-//! justified search has a comment `Linear:` with the reason at most 8 lines above.
+//! item. It does not see a search in a function that a loop calls, or a search on a variable that the loop body binds. A justified search has a
+//! comment `Linear:` with the reason at most 8 lines above.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
@@ -121,6 +122,8 @@ struct Searches<'a> {
     fields: &'a Fields,
     /// The names that each loop around this place binds, the outermost first.
     loops: Vec<BTreeSet<String>>,
+    /// The number of `for` loops around this place.
+    fors: usize,
     /// Variables of the function that are sets, or short.
     quick: BTreeSet<String>,
     /// Closures outside loops that search, and where.
@@ -137,7 +140,8 @@ impl Searches<'_> {
     }
 
     fn function(&mut self, signature: &Signature, look: impl FnOnce(&mut Self)) {
-        let outer = (take(&mut self.loops), take(&mut self.quick), take(&mut self.closures));
+        let outer =
+            (take(&mut self.loops), take(&mut self.fors), take(&mut self.quick), take(&mut self.closures));
         for input in &signature.inputs {
             if let syn::FnArg::Typed(typed) = input
                 && is_set(&typed.ty)
@@ -146,7 +150,7 @@ impl Searches<'_> {
             }
         }
         look(self);
-        (self.loops, self.quick, self.closures) = outer;
+        (self.loops, self.fors, self.quick, self.closures) = outer;
     }
 
     fn bind(&mut self, pattern: &Pat) {
@@ -155,9 +159,25 @@ impl Searches<'_> {
         }
     }
 
+    fn is_of_item(&self, name: &String) -> bool {
+        self.loops.iter().any(|names| names.contains(name))
+    }
+
+    /// Whether an expression mentions what a loop binds, or is short. A loop over a set is as long as over a list.
+    fn is_short_or_of_item(&self, list: &Expr) -> bool {
+        struct Mentioned(BTreeSet<String>);
+        impl<'ast> Visit<'ast> for Mentioned {
+            fn visit_expr_path(&mut self, path: &'ast syn::ExprPath) {
+                self.0.extend(path.path.get_ident().map(ToString::to_string));
+            }
+        }
+        let mut mentioned = Mentioned(BTreeSet::new());
+        mentioned.visit_expr(list);
+        is_short(list) || mentioned.0.iter().any(|name| self.is_of_item(name))
+    }
+
     /// Whether the list belongs to the loop's item, is a set, or is short.
     fn is_quick(&self, list: &Expr) -> bool {
-        let is_of_item = |name: &String| self.loops.iter().any(|names| names.contains(name));
         let is_set = |name: &String| self.fields.sets.contains(name) && !self.fields.others.contains(name);
         let is_declared = match list {
             Expr::Field(field) => match &field.member {
@@ -168,7 +188,7 @@ impl Searches<'_> {
         };
         is_declared
             || is_short(list)
-            || root(list).is_some_and(|name| is_of_item(&name) || self.quick.contains(&name))
+            || root(list).is_some_and(|name| self.is_of_item(&name) || self.quick.contains(&name))
     }
 }
 
@@ -225,7 +245,8 @@ impl<'ast> Visit<'ast> for Searches<'_> {
             // It is called once or in a loop: its callers tell.
             (Some(Expr::Closure(closure)), Pat::Ident(name)) if self.loops.is_empty() => {
                 let before = take(&mut self.found);
-                self.visit_expr_closure(closure);
+                // A closure without arguments may be called for each of something too.
+                self.within(BTreeSet::new(), |searches| searches.visit_expr_closure(closure));
                 let searches = std::mem::replace(&mut self.found, before);
                 self.closures.insert(name.ident.to_string(), searches);
             }
@@ -263,8 +284,13 @@ impl<'ast> Visit<'ast> for Searches<'_> {
     }
 
     fn visit_expr_for_loop(&mut self, each: &'ast syn::ExprForLoop) {
+        if self.fors > 0 && !self.is_short_or_of_item(&each.expr) {
+            self.found.push(each.for_token.span.start().line);
+        }
         self.visit_expr(&each.expr);
+        self.fors += 1;
         self.within(names_in(&each.pat), |searches| searches.visit_block(&each.body));
+        self.fors -= 1;
     }
 
     fn visit_expr_while(&mut self, repeated: &'ast syn::ExprWhile) {
@@ -316,6 +342,7 @@ fn complaints(path: &str, text: &str, fields: &Fields) -> Vec<String> {
     let mut searches = Searches {
         fields,
         loops: Vec::new(),
+        fors: 0,
         quick: BTreeSet::new(),
         closures: BTreeMap::new(),
         found: Vec::new(),
@@ -327,7 +354,7 @@ fn complaints(path: &str, text: &str, fields: &Fields) -> Vec<String> {
     let is_of = |mark: &usize, line: &usize| (*mark..=*mark + ABOVE).contains(line);
     let unsaid = searches.found.iter().filter(|line| !marks.iter().any(|mark| is_of(mark, line)));
     let unsaid = unsaid.map(|line| {
-        format!("{path}:{line}: a linear search in a loop; use a set, or say why not: `{MARK}…`")
+        format!("{path}:{line}: a linear search or a loop in a loop; use a set, or say why not: `{MARK}…`")
     });
     let idle = marks.iter().filter(|mark| !searches.found.iter().any(|line| is_of(mark, line)));
     let idle = idle.map(|mark| format!("{path}:{mark}: no linear search in a loop is below"));
@@ -378,6 +405,15 @@ fn a_search_in_a_loop_is_found() {
     assert_eq!(of(&format!("{closure} is_theirs(ours.first());")), 0, "called once");
     assert_eq!(of("for pod in ours { self.held.contains(&pod.uid); }"), 1, "a field of an unknown type");
     assert_eq!(of("theirs.iter().any(|other| other.is_ready());"), 0, "no loop is around it");
+    let closure = "let has_any = || theirs.iter().any(|other| other.is_ready());";
+    assert_eq!(of(&format!("{closure} for pod in ours {{ has_any(); }}")), 1, "a closure without arguments");
+    assert_eq!(of("for pod in ours { for other in theirs {} }"), 1, "a loop in a loop");
+    assert_eq!(of("for pod in ours { for other in set {} }"), 1, "a set in a loop");
+    assert_eq!(
+        of("for pod in ours { for claim in &pod.claims {} for at in 0..3 {} }"),
+        0,
+        "parts of the item"
+    );
     assert_eq!(
         of("for pod in ours { pod.claims.iter().any(|claim| claim.is_lost()); }"),
         0,

@@ -90,6 +90,7 @@ impl Packer {
             if subset.ports.is_empty() {
                 self.add(address, None, ready);
             }
+            // Linear: each pair of an address and a port is packed.
             for (port, _) in &subset.ports {
                 let origin = if port.app_protocol.is_some() { self.subsets } else { 0 };
                 self.enter(address, Some((port_identity(port), origin)), ready);

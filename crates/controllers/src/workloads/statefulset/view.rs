@@ -235,6 +235,7 @@ fn claims(view: &View, held: &Lister<PersistentVolumeClaim>) -> HashMap<Str, Arc
         view.pods.iter().filter_map(|pod| ordinal_of(&set.name, &pod.metadata.name)?).collect();
     let missing = ordinals.all().filter(|ordinal| !there.contains(ordinal)).take(BURST);
     for ordinal in there.iter().copied().chain(missing) {
+        // Linear: each pair has a claim of its own.
         for template in &view.templates {
             let name = template.claim_name(&set.name, ordinal);
             if let Some(claim) = held.get(&Key::new(set.namespace.clone(), name.clone())) {

@@ -21,6 +21,7 @@ pub(super) fn subsets(service: &Service, pods: &[Arc<Pod>]) -> Vec<Subset> {
     for pod in pods {
         let Some(address) = address(service, pod) else { continue };
         let ready = service.spec.publish_not_ready_addresses || pod.is_ready();
+        // Linear: each pair of a pod and a port is in the Endpoints.
         for port in &service.spec.ports {
             // A pod that lacks a named port is not found there, but perhaps at another.
             if let Some(number) = port_number(port, pod) {
