@@ -135,7 +135,8 @@ pub(super) async fn discover(
     Ok(choose(&list.items, main, holder, now))
 }
 
-fn holder(lease: &Lease) -> Option<&str> {
+/// Returns the identity of the holder; `None` if nobody holds the Lease.
+pub(super) fn holder(lease: &Lease) -> Option<&str> {
     lease.spec.as_ref()?.holder_identity.as_deref().filter(|holder| !holder.is_empty())
 }
 
@@ -147,6 +148,12 @@ fn silence(lease: &Lease, now: Timestamp) -> Option<Duration> {
     let granted = Duration::from_secs(u64::try_from(granted).unwrap_or(0));
     let silent = human::between(renewed.0, now);
     (silent > granted).then_some(silent)
+}
+
+/// Returns whether the replica with this Lease and this identity leads by `main`.
+pub(super) fn is_of_group(lease: &Lease, identity: &str, main: &MainLease) -> bool {
+    let announced = lease.metadata.annotations.as_ref().and_then(|annotations| annotations.get(LEASE));
+    main.other_of(announced.map(String::as_str), identity, None).is_none()
 }
 
 /// Decides whom to call.

@@ -2,6 +2,7 @@
 //! one can answer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::OnceCell;
 use tonic::Status;
@@ -9,13 +10,14 @@ use tonic_types::StatusExt as _;
 
 use super::common::Common;
 use super::connect::{Address, CALL, Session};
-use super::discover::{Candidate, FROM_THERE, Replicas, discover, is_elsewhere};
+use super::discover::{Candidate, FROM_THERE, MainLease, Replicas, discover, is_elsewhere};
 use super::environment::Environment;
 use super::error::CliError;
 use super::identity::{Identity, Trust};
 use super::output::Screen;
 use super::trust::{COXSWAIN_NAME, CertificateName, Voucher};
 use crate::admin::proto::GetLeaderRequest;
+use coxswain_machinery::client::ApiClient;
 
 /// Why a replica is not called by someone who has a token and nothing else.
 const NOT_VOUCHED_FOR: &str = "only its Lease says that it is a replica, and a token is not sent on that alone: name its \
@@ -121,6 +123,26 @@ impl Finder {
     /// The holder of the Lease when the replicas were looked up.
     pub(super) async fn holder(&self) -> Result<Option<String>, CliError> {
         Ok(self.found().await?.replicas.holder.clone())
+    }
+
+    /// Connects to the API server. Looks for no replica.
+    pub(super) async fn api(&self) -> Result<ApiClient, CliError> {
+        let identity = Identity::load(&self.common, &self.environment).await?;
+        let token = identity.token(None).await?;
+        let api = identity.api(token.as_ref()).await?;
+        api.ok_or_else(|| {
+            CliError::Usage("--server names a replica, and this command needs a cluster".to_owned())
+        })
+    }
+
+    /// The Lease by which the leader leads.
+    pub(super) fn main_lease(&self) -> &MainLease {
+        &self.common.main_lease
+    }
+
+    /// How long a call may take (`--timeout`).
+    pub(super) fn timeout(&self) -> Option<Duration> {
+        self.common.timeout
     }
 
     /// Whether a call may take only so long (`--timeout`).

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! It decides nothing: it asks a replica and shows what came of it. It keeps nothing between two runs, and writes
-//! nothing but its output. `flags-from` asks no replica: it reads a manifest of the node (`manifest`).
+//! nothing but its output. `flags-from` asks no replica: it reads a manifest of the node (`manifest`). `uninstall` calls the API server
+//! alone, and deletes Leases there.
 
 mod commands;
 mod common;
@@ -21,6 +22,7 @@ mod manifest;
 mod output;
 mod token;
 mod trust;
+mod uninstall;
 
 #[cfg(test)]
 mod tests;

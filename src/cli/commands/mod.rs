@@ -10,6 +10,7 @@ mod leader;
 mod queues;
 mod sync;
 mod toggle;
+mod uninstall;
 mod version;
 
 use clap::{Arg, ArgMatches, Command};
@@ -69,6 +70,7 @@ pub(super) fn command() -> Command {
             sync::sync(),
             sync::explain(),
             flags_from::command(),
+            uninstall::command(),
             completion::command(),
             version::command(),
         ]);
@@ -107,6 +109,7 @@ pub(super) async fn run(
         "queue" => queues::run_show(matches, &context).await,
         "sync" => sync::run_sync(matches, &context).await,
         "explain" => sync::run_explain(matches, &context).await,
+        "uninstall" => uninstall::run(matches, &context).await,
         other => Err(CliError::Usage(format!("there is no command {other}"))),
     }
 }

@@ -8,6 +8,7 @@ mod run;
 mod server;
 mod streams;
 mod trust;
+mod uninstall;
 
 use jiff::Timestamp;
 

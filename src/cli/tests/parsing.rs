@@ -46,6 +46,8 @@ fn a_command_line_that_makes_no_sense_is_refused() {
         &["queue", "q", "--keys", "0"],
         &["explain", "deploy"],
         &["completion", "tcsh"],
+        &["uninstall"],
+        &["uninstall", "all"],
         // A token has no place where others can read it.
         &["leader", "--token", "t"],
     ] {

@@ -2,6 +2,7 @@
 //! build, so this is for `make test-all`.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::{Command, Output};
 
 use serde::Deserialize as _;
@@ -29,13 +30,14 @@ const SETS: [(&str, &str); 4] = [
     ),
 ];
 /// The flags of kubeadm's manifest.
-const CLUSTER: &str =
+pub(super) const CLUSTER: &str =
     "podCIDRs={10.244.0.0/16},serviceCIDRs={10.96.0.0/12},extraArgs={--cluster-name=kubernetes}";
 /// The image of the manifests.
-const IMAGE: &str = "image.repository=registry.invalid/coxswain";
+pub(super) const IMAGE: &str = "image.repository=registry.invalid/coxswain";
 /// Values that can't be meant, and what is said of them.
-const REFUSED: [(&str, &str); 11] = [
+const REFUSED: [(&str, &str); 12] = [
     ("replica=3", "additional properties 'replica' not allowed"),
+    ("replicas=0", "got 0, want 2"),
     ("replicas=1", "got 1, want 2"),
     ("leaseName=mine", "does not match pattern"),
     ("serviceMonitor.enabled=true", "wants servingSecret"),
@@ -49,12 +51,21 @@ const REFUSED: [(&str, &str); 11] = [
     ("keysSecret=", "keysSecret is empty"),
 ];
 
-struct Helm<'a> {
+pub(super) struct Helm<'a> {
     program: String,
     plane: &'a ControlPlane,
 }
 
-impl Helm<'_> {
+impl<'a> Helm<'a> {
+    pub(super) fn new(plane: &'a ControlPlane) -> Self {
+        Self { program: script("scripts/tool.sh", &["helm"]), plane }
+    }
+
+    /// The directory of the program.
+    pub(super) fn directory(&self) -> &Path {
+        Path::new(self.program.trim()).parent().expect("a directory")
+    }
+
     fn output(&self, args: &[&str]) -> Output {
         let mut helm = Command::new(self.program.trim());
         helm.args(["--namespace", NAMESPACE, "--kubeconfig"]).arg(&self.plane.report.kubeconfigs["admin"]);
@@ -63,7 +74,7 @@ impl Helm<'_> {
         helm.args(args).output().expect("helm runs")
     }
 
-    fn run(&self, args: &[&str]) -> String {
+    pub(super) fn run(&self, args: &[&str]) -> String {
         let output = self.output(args);
         assert!(output.status.success(), "helm {args:?}: {}", said(&output));
         String::from_utf8(output.stdout).expect("text")
@@ -176,12 +187,13 @@ async fn the_chart_is_the_manifests_and_can_be_rolled_back() {
     let _turn = turn_beside_another().await;
     let options = vec!["--scheduler=false", "--kwok=false"];
     let plane = ControlPlane::start(&Options { nodes: 0, args: options });
-    let helm = Helm { program: script("scripts/tool.sh", &["helm"]), plane: &plane };
+    let helm = Helm::new(&plane);
     let chart = file("deploy/helm/coxswain");
     let chart = text(&chart);
     helm.run(&["lint", "--strict", chart, "--set", IMAGE, "--set", CLUSTER]);
     for (name, set) in SETS {
-        let rendered = objects(&helm.run(&["template", "coxswain", chart, "--set", IMAGE, "--set", set]));
+        let rendered =
+            objects(&helm.run(&["template", "coxswain", chart, "--no-hooks", "--set", IMAGE, "--set", set]));
         let manifests = objects(&plane.kubectl(&["kustomize", &overlay(name)]));
         assert_eq!(lease_of_finders(&rendered), lease_of_leaders(&rendered), "{name}");
         assert_eq!(lease_of_finders(&manifests), lease_of_leaders(&manifests), "{name}");
@@ -195,6 +207,15 @@ async fn the_chart_is_the_manifests_and_can_be_rolled_back() {
         let base = ["template", "coxswain", chart, "--set", IMAGE, "--set", "podCIDRs=none"];
         let output = helm.output(&[&base[..], &["--set", set]].concat());
         assert!(!output.status.success() && said(&output).contains(why), "{set}: {}", said(&output));
+    }
+
+    for (version, is_supported) in
+        [("1.35.9", false), ("1.36.0", true), ("1.37.9", true), ("1.38.0-alpha.1", false)]
+    {
+        let base =
+            ["template", "coxswain", chart, "--set", IMAGE, "--set", CLUSTER, "--kube-version", version];
+        let output = helm.output(&base);
+        assert_eq!(output.status.success(), is_supported, "{version}: {}", said(&output));
     }
 
     restrict(&plane);
@@ -212,7 +233,8 @@ async fn the_chart_is_the_manifests_and_can_be_rolled_back() {
     assert_eq!(args(), first);
     let monitors = plane.kubectl(&["-n", NAMESPACE, "get", "servicemonitors", "-o", "name"]);
     assert_eq!(monitors, "");
-    helm.run(&["uninstall", "coxswain"]);
+    // Nothing runs pods here: the test of uninstalling has the hooks.
+    helm.run(&["uninstall", "coxswain", "--no-hooks"]);
     let left =
         ["-n", NAMESPACE, "get", "all,roles,leases", "-l", "app.kubernetes.io/name=coxswain", "-o", "name"];
     assert_eq!(plane.kubectl(&left), "");

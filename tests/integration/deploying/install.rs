@@ -17,6 +17,7 @@ use super::flags::{custom_manifest, flags, flags_of_pod};
 use super::kubelet::{Kubelet, Replica};
 use super::manifests::define_monitors;
 use super::replicas::{leader, led};
+use super::uninstall::assert_nothing_left;
 use super::{NAMESPACE, copy_deploy, file, prepare, text};
 use crate::harness::{ControlPlane, Options, binaries, by_depth, turn_beside_another, until};
 
@@ -253,6 +254,7 @@ impl<'a> Node<'a> {
             (_, "Back") => {
                 assert!(replicas.is_empty() && self.static_pod.is_none(), "{replicas:?}");
                 self.go_leads().await;
+                assert_nothing_left(self.plane).await;
             }
             other => panic!("nothing is known of {other:?}"),
         }

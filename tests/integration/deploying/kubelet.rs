@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
@@ -18,12 +19,14 @@ use kube::{Client, Config};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{NAMESPACE, script, text};
+use super::{NAMESPACE, said, script, text};
 use crate::harness::{ControlPlane, until};
 
 const LIMIT: Duration = Duration::from_mins(2);
 /// Selects the manager's pods.
 const SELECTOR: &str = "app.kubernetes.io/name=coxswain";
+/// Selects the pods of the chart's hooks.
+const HOOKS: &str = "app.kubernetes.io/name=coxswain-uninstall";
 /// How long a probe waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Where a replica's Lease says how it is reached.
@@ -38,6 +41,16 @@ pub(super) struct Kubelet<'a> {
     pub(super) host: PathBuf,
     /// By the UIDs of their pods.
     pub(super) replicas: BTreeMap<String, Replica>,
+    /// The pods of the chart's hooks, by UID.
+    hooks: BTreeMap<String, Hook>,
+    /// The names and outputs of hooks that have ended.
+    pub(super) ended_hooks: Vec<(String, String)>,
+}
+
+/// A pod that runs to completion.
+enum Hook {
+    Running(Child),
+    Ended,
 }
 
 /// A process of a pod.
@@ -56,7 +69,7 @@ impl<'a> Kubelet<'a> {
         let rootfs = dir.path().join("rootfs");
         script("deploy/image/rootfs.sh", &[&ControlPlane::coxswain_binary(), text(&rootfs)]);
         let host = dir.path().join("host");
-        Self { plane, dir, host, replicas: BTreeMap::new() }
+        Self { plane, dir, host, replicas: BTreeMap::new(), hooks: BTreeMap::new(), ended_hooks: Vec::new() }
     }
 
     fn get(&self, args: &[&str]) -> Value {
@@ -64,9 +77,9 @@ impl<'a> Kubelet<'a> {
         serde_json::from_str(&self.plane.kubectl(&args)).expect("JSON")
     }
 
-    /// The manager's pods that are on a node and are to run.
-    fn pods(&self) -> Vec<Value> {
-        let Value::Array(mut all) = self.get(&["pods", "-l", SELECTOR])["items"].take() else {
+    /// The pods of a selector that are on a node and are to run.
+    fn pods(&self, selector: &str) -> Vec<Value> {
+        let Value::Array(mut all) = self.get(&["pods", "-l", selector])["items"].take() else {
             panic!("a list")
         };
         all.retain(|pod| {
@@ -77,8 +90,8 @@ impl<'a> Kubelet<'a> {
 
     /// Has processes run for the pods that are there, and none for pods that are gone.
     pub(super) fn sync(&mut self) {
-        let pods = self.pods();
-        let uid = |pod: &Value| pod["metadata"]["uid"].as_str().expect("a UID").to_owned();
+        self.sync_hooks();
+        let pods = self.pods(SELECTOR);
         let wanted: BTreeSet<String> = pods.iter().map(uid).collect();
         let gone = self.replicas.extract_if(.., |uid, _| !wanted.contains(uid));
         for (_, replica) in gone {
@@ -91,9 +104,37 @@ impl<'a> Kubelet<'a> {
         }
     }
 
+    /// Runs the pods of hooks, and reports how they ended. kwok reports that they run.
+    fn sync_hooks(&mut self) {
+        for pod in self.pods(HOOKS) {
+            let name = pod["metadata"]["name"].as_str().expect("a name");
+            let Some(Hook::Running(child)) = self.hooks.get_mut(&uid(&pod)) else {
+                if pod["status"]["phase"] == "Running" && !self.hooks.contains_key(&uid(&pod)) {
+                    let args = self.arguments(&pod, address());
+                    let mut env = Command::new("/usr/bin/env");
+                    let child = env.args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+                    self.hooks.insert(uid(&pod), Hook::Running(child.expect("it starts")));
+                }
+                continue;
+            };
+            if child.try_wait().expect("a child").is_none() {
+                continue;
+            }
+            let Some(Hook::Running(child)) = self.hooks.insert(uid(&pod), Hook::Ended) else {
+                unreachable!("it was there")
+            };
+            let output = child.wait_with_output().expect("its output");
+            let phase = if output.status.success() { "Succeeded" } else { "Failed" };
+            self.ended_hooks.push((name.to_owned(), said(&output)));
+            let status = format!(r#"{{"status":{{"phase":"{phase}"}}}}"#);
+            let patch = ["patch", "pod", name, "--subresource=status", "--type=merge", "--patch", &status];
+            self.plane.kubectl(&[&["-n", NAMESPACE], &patch[..]].concat());
+        }
+    }
+
     /// Waits for so many pods on nodes, and until their processes are ready and have announced themselves.
     pub(super) async fn run(&mut self, count: usize) {
-        until("pods on nodes", LIMIT, || async { self.pods().len() }, |found| *found == count).await;
+        until("pods on nodes", LIMIT, || async { self.pods(SELECTOR).len() }, |found| *found == count).await;
         self.sync();
         self.ready().await;
     }
@@ -126,8 +167,17 @@ impl<'a> Kubelet<'a> {
         static STARTED: AtomicU8 = AtomicU8::new(0);
         let count = STARTED.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}-{count}", pod["metadata"]["name"].as_str().expect("a name"));
-        let container = pod["spec"]["containers"][0].clone();
         let address = address();
+        let mut args = self.arguments(pod, address);
+        args.push(format!("--bind-address={address}"));
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        self.plane.add(&name, Path::new("/usr/bin/env"), &args);
+        Replica { name, address, container: pod["spec"]["containers"][0].clone() }
+    }
+
+    /// The arguments of `env` that run the container of a pod.
+    fn arguments(&self, pod: &Value, address: Ipv4Addr) -> Vec<String> {
+        let container = &pod["spec"]["containers"][0];
         let mut args: Vec<String> = Vec::new();
         for variable in container["env"].as_array().into_iter().flatten() {
             let value = match variable["valueFrom"]["fieldRef"]["fieldPath"].as_str() {
@@ -153,10 +203,7 @@ impl<'a> Kubelet<'a> {
         assert!(command.next().is_none_or(|program| program == "coxswain"), "{container}");
         let given = container["args"].as_array().into_iter().flatten();
         args.extend(command.chain(given).map(|each| each.as_str().expect("text").to_owned()));
-        args.push(format!("--bind-address={address}"));
-        let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        self.plane.add(&name, Path::new("/usr/bin/env"), &args);
-        Replica { name, address, container }
+        args
     }
 
     /// A directory with what a volume of a pod holds.
@@ -210,6 +257,10 @@ impl<'a> Kubelet<'a> {
             fs::write(dir.join(item["path"].as_str().expect("a path")), NAMESPACE).expect("written");
         }
     }
+}
+
+fn uid(pod: &Value) -> String {
+    pod["metadata"]["uid"].as_str().expect("a UID").to_owned()
 }
 
 /// A loopback address that no other test and no other run of tests uses.

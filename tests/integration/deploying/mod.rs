@@ -15,6 +15,7 @@ mod plugin;
 mod policy;
 mod replicas;
 mod run;
+mod uninstall;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
