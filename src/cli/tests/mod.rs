@@ -4,10 +4,12 @@ mod discovery;
 mod errors;
 mod output;
 mod parsing;
+mod pod_network;
 mod run;
 mod server;
 mod streams;
 mod trust;
+mod via_pod;
 
 use jiff::Timestamp;
 
