@@ -20,7 +20,7 @@ use super::error::CliError;
 use super::output::human;
 use super::pods;
 use super::token::{Authorized, Tokens};
-use super::trust::{COXSWAIN_NAME, CertificateName};
+use super::trust::{COXSWAIN_NAME, CertificateName, is_of_a_node};
 use crate::admin::proto::controller_service_client::ControllerServiceClient;
 use crate::admin::proto::event_service_client::EventServiceClient;
 use crate::admin::proto::leader_service_client::LeaderServiceClient;
@@ -159,7 +159,8 @@ impl Session {
         let limit = timeout.map_or(usual, |timeout| timeout.min(usual));
         let connected = async {
             let stream = way.connect(address).await?;
-            handshake(stream, (expected, name), tls).await
+            let stream = handshake(stream, (expected, name), tls).await?;
+            if rule == CertificateName::Coxswain { refuse_nodes(stream) } else { Ok(stream) }
         };
         let stream = tokio::time::timeout(limit, connected).await;
         let stream = stream.map_err(|_| format!("no answer within {}", human::duration(limit)))??;
@@ -251,6 +252,19 @@ async fn handshake(
         return Err("it does not speak HTTP/2, as the admin API does".to_owned());
     }
     Ok(stream)
+}
+
+/// Refuses a server with the certificate of a node, before anything is sent to it.
+fn refuse_nodes<S>(stream: TlsStream<S>) -> Result<TlsStream<S>, String> {
+    let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+    match certificate.map(|certificate| is_of_a_node(certificate)) {
+        Some(Ok(false)) => Ok(stream),
+        Some(Ok(true)) => Err(format!(
+            "its certificate is for {COXSWAIN_NAME} but a node's (system:nodes), and with the cluster's CA no token is sent to a node"
+        )),
+        Some(Err(error)) => Err(format!("its certificate cannot be read: {error}")),
+        None => Err("it has no certificate".to_owned()),
+    }
 }
 
 /// Whether it was this side that gave up waiting, by the deadline that it sent along.

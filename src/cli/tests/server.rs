@@ -116,6 +116,11 @@ impl Replica {
         Self::with("log-1", (NODE_NAMES, &[])).await
     }
 
+    /// A server whose certificate, by the authority of its own cluster, is for Coxswain and has this subject.
+    pub(super) async fn with_subject(subject: &[(DnType, &str)]) -> Self {
+        Self::with("log-1", (REPLICA_NAMES, subject)).await
+    }
+
     async fn with(log: &str, certified: Certified<'_>) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
