@@ -7,6 +7,7 @@
 #   clients.sh test ADDRESS CA_FILE TOKEN_FILE [CONTROLLER [API_SERVER]]
 #                                                              runs the same scenario in each language on a live manager;
 #                                                              with an API server, the leader is found by its Lease
+#   clients.sh pod API_SERVER CA_FILE TOKEN_FILE               runs the example for pods in each language
 set -euo pipefail
 start=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/../clients"
@@ -64,10 +65,26 @@ scenarios() {
     (cd typescript && npm run --silent scenario -- "$@")
 }
 
+pod() {
+    [ $# = 3 ] || { echo "usage: clients.sh pod API_SERVER CA_FILE TOKEN_FILE" >&2; exit 2; }
+    set -- "$1" "$(cd "$start" && realpath "$2")" "$(cd "$start" && realpath "$3")"
+    # In variables, because a substitution in an argument hides that its command fails.
+    local identity
+    identity=$(cd go && go run ./examples/leader "$@")
+    printf 'go example: %s\n' "$identity"
+    python=$(python/environment.sh)
+    identity=$(cd python && PYTHONPATH=. "$python" examples/leader.py "$@")
+    printf 'python example: %s\n' "$identity"
+    packages
+    identity=$(cd typescript && npx tsc && node build/examples/leader.js "$@")
+    printf 'typescript example: %s\n' "$identity"
+}
+
 case "${1:-}" in
     generate) generate ;;
     check) check ;;
     packages) packages ;;
     test) scenarios "${@:2}" ;;
-    *) echo "usage: clients.sh generate | check | packages | test ADDRESS CA_FILE TOKEN_FILE [CONTROLLER [API_SERVER]]" >&2; exit 2 ;;
+    pod) pod "${@:2}" ;;
+    *) echo "usage: clients.sh generate | check | packages | test ADDRESS CA_FILE TOKEN_FILE [CONTROLLER [API_SERVER]] | pod API_SERVER CA_FILE TOKEN_FILE" >&2; exit 2 ;;
 esac

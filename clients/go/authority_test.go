@@ -56,9 +56,15 @@ func newKey(t *testing.T) *ecdsa.PrivateKey {
 // issue makes a certificate for a client of this name, and for servers on loopback and with the other names.
 func (c certificates) issue(t *testing.T, name string, names ...string) (pair tls.Certificate, certificate, key []byte) {
 	t.Helper()
+	return c.issueTo(t, pkix.Name{CommonName: name}, names...)
+}
+
+// issueTo does the same with another subject.
+func (c certificates) issueTo(t *testing.T, subject pkix.Name, names ...string) (pair tls.Certificate, certificate, key []byte) {
+	t.Helper()
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()),
-		Subject:      pkix.Name{CommonName: name},
+		Subject:      subject,
 		NotAfter:     time.Now().Add(time.Hour),
 		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
 		DNSNames:     names,

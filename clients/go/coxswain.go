@@ -36,6 +36,9 @@ type Options struct {
 	ServerName string
 	// DialOptions are added to those made from the above.
 	DialOptions []grpc.DialOption
+
+	// refuseNodes refuses servers with the certificate of a node, before a token is sent.
+	refuseNodes bool
 }
 
 // Client has all services of one replica.

@@ -74,7 +74,7 @@ type Finder struct {
 	Options Options
 	// ClusterCAFile holds the cluster's authorities (PEM), those of the API server. They are trusted at a replica that
 	// Options.CA, Options.CAFile and the replica's own Lease name no authority for. They sign the certificates of nodes as
-	// well, so a token goes only to a server whose certificate is for CertificateName.
+	// well, so a token goes only to a server whose certificate is for CertificateName and is not a node's.
 	ClusterCAFile string
 	// TrustAnnounced sends a token to a replica that only its own Lease vouches for. Whoever may write Leases in
 	// kube-system can then get it. A client certificate gives nothing away, and needs no such consent.
@@ -213,7 +213,7 @@ func (f Finder) Connect(replica Replica) (*Client, error) {
 	}
 	options := f.Options
 	if decided.name == coxswainName {
-		options.ServerName = CertificateName
+		options.ServerName, options.refuseNodes = CertificateName, true
 	}
 	switch decided.voucher {
 	case announcement:

@@ -2,6 +2,7 @@ package coxswain
 
 import (
 	"cmp"
+	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -249,6 +250,22 @@ func TestCertificateOfTheClustersCAWithAnotherNameGetsNoToken(t *testing.T) {
 	}
 	if hint := finder.hint(replica); !strings.Contains(hint, CertificateName) {
 		t.Errorf("%q", hint)
+	}
+	// An approver has let a node have the name of Coxswain.
+	for _, subject := range []pkix.Name{
+		{CommonName: "system:node:a", Organization: []string{"system:nodes"}},
+		{CommonName: "coxswain", Organization: []string{"others", "system:nodes"}},
+		{CommonName: "system:node:a"},
+	} {
+		pair, _, _ := cluster.issueTo(t, subject, CertificateName)
+		refused, err := finder.Connect(Replica{Identity: "b", Address: serveWith(t, pair)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found, err := holderOf(t, refused); err == nil || !strings.Contains(err.Error(), "is a node's") {
+			t.Errorf("%s: the token was shown: %q, %v", subject, found, err)
+		}
+		refused.Close()
 	}
 	// The user may name the server.
 	finder.Addresses = []string{replica.Address}

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 
 	"google.golang.org/grpc/credentials"
@@ -76,9 +78,22 @@ func (r *rotating) OverrideServerName(name string) error {
 	return nil
 }
 
+// refuseNode returns an error if a server has the certificate of a node. The signer kubernetes.io/kubelet-serving signs any name
+// that an approver accepts, but only with a node as the subject.
+func refuseNode(state tls.ConnectionState) error {
+	subject := state.PeerCertificates[0].Subject
+	if slices.Contains(subject.Organization, "system:nodes") || strings.HasPrefix(subject.CommonName, "system:node:") {
+		return fmt.Errorf("the certificate for %s is a node's (%s), and with ClusterCAFile no token is sent to a node", CertificateName, subject.CommonName)
+	}
+	return nil
+}
+
 // tlsConfig reads the files.
 func (o Options) tlsConfig() (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.ServerName}
+	if o.refuseNodes {
+		config.VerifyConnection = refuseNode
+	}
 	authorities, from := o.CA, "CA"
 	if o.CAFile != "" {
 		if o.CA != nil {

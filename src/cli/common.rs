@@ -19,6 +19,8 @@ const GENERAL: &str = "General";
 pub(super) struct Common {
     /// Host and port of a replica.
     pub(super) server: Option<String>,
+    /// Go through the API server to the pods of replicas.
+    pub(super) via_pod: bool,
     /// A kubeconfig file.
     pub(super) kubeconfig: Option<PathBuf>,
     /// Its context.
@@ -54,6 +56,12 @@ pub(super) fn add(command: Command) -> Command {
         .arg(
             option("server", "HOST:PORT", FINDING)
                 .help("Call this replica instead of looking for one [env: COXSWAIN_SERVER]"),
+        )
+        .arg(
+            option("via-pod", "", FINDING)
+                .action(ArgAction::SetTrue)
+                .conflicts_with("server")
+                .help("Reach replicas by a port-forward to their pods in kube-system"),
         )
         .arg(
             option("kubeconfig", "FILE", FINDING)
@@ -186,7 +194,11 @@ impl Common {
             _ => environment.wants_color(),
         };
         Self {
-            server: text(matches, "server").or_else(|| environment.text(environment::SERVER)),
+            server: text(matches, "server").or_else(|| {
+                // The variable names a replica for commands that do not say how to reach one.
+                environment.text(environment::SERVER).filter(|_| !matches.get_flag("via-pod"))
+            }),
+            via_pod: matches.get_flag("via-pod"),
             kubeconfig: path("kubeconfig"),
             context: text(matches, "context"),
             main_lease,

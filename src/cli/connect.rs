@@ -3,11 +3,13 @@
 //! Nothing is sent before the replica's certificate has been checked, unless the user wants it so.
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use rustls_pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -16,16 +18,20 @@ use tonic::{Code, Request, Response, Status, TimeoutExpired};
 
 use super::error::CliError;
 use super::output::human;
+use super::pods;
 use super::token::{Authorized, Tokens};
-use super::trust::COXSWAIN_NAME;
+use super::trust::{COXSWAIN_NAME, CertificateName, is_of_a_node};
 use crate::admin::proto::controller_service_client::ControllerServiceClient;
 use crate::admin::proto::event_service_client::EventServiceClient;
 use crate::admin::proto::leader_service_client::LeaderServiceClient;
 use crate::admin::proto::queue_service_client::QueueServiceClient;
+use coxswain_machinery::client::{Connection, PodPort};
 use coxswain_machinery::options::versions;
 
 /// How long connecting may take, TLS included. A replica that is there answers sooner.
 const CONNECT: Duration = Duration::from_secs(5);
+/// The same by way of the API server and a kubelet.
+const CONNECT_TO_POD: Duration = Duration::from_secs(15);
 /// How long a call may take if nobody says otherwise.
 pub(super) const CALL: Duration = Duration::from_secs(30);
 /// The same for calls that wait for their effect: a little more than the replica waits.
@@ -72,6 +78,43 @@ impl Address {
     }
 }
 
+/// The way to a replica's port.
+pub(super) enum Way {
+    /// To its address.
+    Direct,
+    /// To the same port of its pod in [`pods::NAMESPACE`], through the API server.
+    Pod(Box<Connection>, String),
+}
+
+/// Bytes in both directions.
+trait Wire: AsyncRead + AsyncWrite + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Send> Wire for T {}
+
+impl Way {
+    async fn connect(&self, address: &Address) -> Result<Pin<Box<dyn Wire>>, String> {
+        match self {
+            Self::Direct => {
+                let stream = TcpStream::connect((address.host.as_str(), address.port)).await;
+                let stream = stream.map_err(|error| error.to_string())?;
+                // Only makes small things slower if it fails.
+                let _ = stream.set_nodelay(true);
+                Ok(Box::pin(stream))
+            }
+            Self::Pod(connection, pod) => {
+                let port = Box::pin(PodPort::connect(connection, (pods::NAMESPACE, pod), address.port)).await;
+                Ok(Box::pin(port.map_err(|error| {
+                    let hint = match error.code() {
+                        401 | 403 => "; it takes `get` and `create` on pods/portforward",
+                        _ => "",
+                    };
+                    format!("port-forward to the pod {}/{pod}: {error}{hint}", pods::NAMESPACE)
+                })?))
+            }
+        }
+    }
+}
+
 impl std::fmt::Display for Address {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.host.contains(':') {
@@ -87,27 +130,39 @@ impl std::fmt::Display for Address {
 pub(super) struct Session {
     channel: Authorized,
     timeout: Option<Duration>,
+    /// The replica's identity; empty if it is not known.
+    pub(super) identity: String,
     /// Where it is.
     pub(super) address: Address,
 }
 
 impl Session {
-    /// Connects.
+    /// Connects. The certificate is verified in the same way whatever the way is.
     ///
     /// # Errors
     /// Why the replica can't be reached, in words for people.
     pub(super) async fn open(
-        address: &Address,
-        server_name: Option<&str>,
+        (identity, address): (&str, &Address),
+        way: &Way,
+        (rule, server_name): (CertificateName, Option<&str>),
         tls: Arc<rustls::ClientConfig>,
         tokens: Option<Arc<Tokens>>,
         timeout: Option<Duration>,
     ) -> Result<Self, String> {
-        let expected = server_name.unwrap_or(&address.host);
+        let expected = match rule {
+            CertificateName::Coxswain => COXSWAIN_NAME,
+            CertificateName::Address => server_name.unwrap_or(&address.host),
+        };
         let name = ServerName::try_from(expected.to_owned())
             .map_err(|_| "--tls-server-name is not a name".to_owned())?;
-        let limit = timeout.map_or(CONNECT, |timeout| timeout.min(CONNECT));
-        let stream = tokio::time::timeout(limit, handshake(address, (expected, name), tls)).await;
+        let usual = if matches!(way, Way::Direct) { CONNECT } else { CONNECT_TO_POD };
+        let limit = timeout.map_or(usual, |timeout| timeout.min(usual));
+        let connected = async {
+            let stream = way.connect(address).await?;
+            let stream = handshake(stream, (expected, name), tls).await?;
+            if rule == CertificateName::Coxswain { refuse_nodes(stream) } else { Ok(stream) }
+        };
+        let stream = tokio::time::timeout(limit, connected).await;
         let stream = stream.map_err(|_| format!("no answer within {}", human::duration(limit)))??;
         let mut stream = Some(TokioIo::new(stream));
         let connector = tower::service_fn(move |_| {
@@ -121,7 +176,15 @@ impl Session {
             .http2_keep_alive_interval(KEEP_ALIVE.0)
             .keep_alive_timeout(KEEP_ALIVE.1);
         let channel = endpoint.connect_with_connector(connector).await.map_err(|error| causes(&error))?;
-        Ok(Self { channel: Authorized::new(channel, tokens), timeout, address: address.clone() })
+        let (identity, address) = (identity.to_owned(), address.clone());
+        Ok(Self { channel: Authorized::new(channel, tokens), timeout, identity, address })
+    }
+
+    /// Whether this is a session with another replica than the one of this identity and address; an empty identity is not known.
+    pub(super) fn is_of_another(&self, identity: &str, address: &str) -> bool {
+        let is_other_identity =
+            !identity.is_empty() && !self.identity.is_empty() && self.identity != identity;
+        is_other_identity || self.address.to_string() != address
     }
 
     /// The service of controllers.
@@ -179,20 +242,29 @@ impl Session {
 }
 
 async fn handshake(
-    address: &Address,
+    stream: Pin<Box<dyn Wire>>,
     (expected, name): (&str, ServerName<'static>),
     tls: Arc<rustls::ClientConfig>,
-) -> Result<TlsStream<TcpStream>, String> {
-    let stream = TcpStream::connect((address.host.as_str(), address.port)).await;
-    let stream = stream.map_err(|error| error.to_string())?;
-    // Only makes small things slower if it fails.
-    let _ = stream.set_nodelay(true);
+) -> Result<TlsStream<Pin<Box<dyn Wire>>>, String> {
     let stream =
         TlsConnector::from(tls).connect(name, stream).await.map_err(|error| tls_error(&error, expected))?;
     if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
         return Err("it does not speak HTTP/2, as the admin API does".to_owned());
     }
     Ok(stream)
+}
+
+/// Refuses a server with the certificate of a node, before anything is sent to it.
+fn refuse_nodes<S>(stream: TlsStream<S>) -> Result<TlsStream<S>, String> {
+    let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+    match certificate.map(|certificate| is_of_a_node(certificate)) {
+        Some(Ok(false)) => Ok(stream),
+        Some(Ok(true)) => Err(format!(
+            "its certificate is for {COXSWAIN_NAME} but a node's (system:nodes), and with the cluster's CA no token is sent to a node"
+        )),
+        Some(Err(error)) => Err(format!("its certificate cannot be read: {error}")),
+        None => Err("it has no certificate".to_owned()),
+    }
 }
 
 /// Whether it was this side that gave up waiting, by the deadline that it sent along.

@@ -87,7 +87,12 @@ pub(super) struct Replicas {
 
 /// How to reach a replica that listens on its own machine only.
 pub(super) const FROM_THERE: &str =
-    "call it from there, or start it with --admin-port=10258 --admin-bind-address=0.0.0.0";
+    "use --via-pod, call it from there, or start it with --admin-port=10258 --admin-bind-address=0.0.0.0";
+
+/// The name of a replica's machine, with which its identity begins.
+pub(super) fn machine_of(identity: &str) -> &str {
+    identity.rsplit_once('_').map_or(identity, |(machine, _)| machine)
+}
 
 /// Whether an address is the loopback of another machine than `host`. An identity begins with the name of its machine.
 pub(super) fn is_elsewhere(identity: &str, address: &str, host: &str) -> bool {

@@ -4,18 +4,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::OnceCell;
 use tonic::Status;
 use tonic_types::StatusExt as _;
 
 use super::common::Common;
-use super::connect::{Address, CALL, Session};
+use super::connect::{Address, CALL, Session, Way};
 use super::discover::{Candidate, FROM_THERE, MainLease, Replicas, discover, is_elsewhere};
 use super::environment::Environment;
 use super::error::CliError;
 use super::identity::{Identity, Trust};
 use super::output::Screen;
-use super::trust::{COXSWAIN_NAME, CertificateName, Voucher};
+use super::pods;
+use super::trust::Voucher;
 use crate::admin::proto::GetLeaderRequest;
 use coxswain_machinery::client::ApiClient;
 
@@ -47,6 +49,8 @@ pub(super) struct Finder {
 struct Found {
     identity: Arc<Identity>,
     replicas: Replicas,
+    /// Pods of managers, for `--via-pod`.
+    pods: OnceCell<Vec<Pod>>,
 }
 
 impl Finder {
@@ -71,7 +75,7 @@ impl Finder {
             );
         }
         let replicas = self.replicas(&identity).await?;
-        Ok(Found { identity, replicas })
+        Ok(Found { identity, replicas, pods: OnceCell::new() })
     }
 
     /// The replica that is named, or those that there are.
@@ -99,7 +103,7 @@ impl Finder {
             }
         }
         let mut replicas = listed.map_err(CliError::Cluster)?;
-        if let Some(host) = &self.environment.host {
+        if let Some(host) = self.environment.host.as_deref().filter(|_| !self.common.via_pod) {
             replicas.pass_over_elsewhere(host);
         }
         if replicas.candidates.is_empty() {
@@ -116,7 +120,7 @@ impl Finder {
             common: self.common.clone(),
             environment: self.environment.clone(),
             screen: self.screen.clone(),
-            found: OnceCell::new_with(Some(Found { identity, replicas })),
+            found: OnceCell::new_with(Some(Found { identity, replicas, pods: OnceCell::new() })),
         })
     }
 
@@ -192,31 +196,55 @@ impl Finder {
         if leader.leading || leader.admin_address.is_empty() {
             return Ok(session);
         }
-        let (identity, address) = (&leader.holder_identity, &leader.admin_address);
-        if self.environment.host.as_deref().is_some_and(|host| is_elsewhere(identity, address, host)) {
+        self.connect_to(&leader.holder_identity, &leader.admin_address).await
+    }
+
+    /// Connects to a replica that another one has named. Replicas on loopback addresses of several machines have the same address, so
+    /// the identity decides.
+    async fn connect_to(&self, identity: &str, address: &str) -> Result<Session, CliError> {
+        let found = self.found().await?;
+        let host = self.environment.host.as_deref().filter(|_| !self.common.via_pod);
+        if host.is_some_and(|host| is_elsewhere(identity, address, host)) {
             return Err(CliError::Unreachable(format!(
                 "the leader {identity} listens on {address} of its machine only: {FROM_THERE}"
             )));
         }
-        self.connect_to(&leader.admin_address).await
-    }
-
-    /// Connects to a replica that another one has named.
-    async fn connect_to(&self, address: &str) -> Result<Session, CliError> {
-        let found = self.found().await?;
-        let known = found.replicas.candidates.iter().find(|candidate| candidate.address == address);
+        let all = &found.replicas.candidates;
+        let same: Vec<&Candidate> = all.iter().filter(|each| each.address == address).collect();
+        let known = match same.as_slice() {
+            // It may have restarted under another identity.
+            [only] if !self.common.via_pod => Some(*only),
+            several => several.iter().find(|each| each.identity == identity).copied(),
+        };
         let candidate = known.cloned().unwrap_or_else(|| Candidate {
-            identity: "the leader".to_owned(),
+            identity: identity.to_owned(),
             address: address.to_owned(),
             authority: None,
             leads: true,
         });
         self.open(found, &candidate).await.map_err(|failed| match failed {
             Failed::Unreachable(why) => {
-                CliError::Unreachable(format!("{} can't be reached: {why}", name(&candidate)))
+                CliError::Unreachable(format!("the leader {} can't be reached: {why}", name(&candidate)))
             }
             Failed::Fatal(error) => error,
         })
+    }
+
+    /// The way to a replica's port.
+    async fn way(&self, found: &Found, candidate: &Candidate) -> Result<Way, Failed> {
+        if !self.common.via_pod {
+            return Ok(Way::Direct);
+        }
+        let no_cluster = || CliError::Unreachable("--via-pod: there is no cluster".to_owned());
+        let token = found.identity.token(None).await?;
+        let connection = found.identity.connection(token.as_ref())?.ok_or_else(no_cluster)?;
+        let list = || async {
+            let api = found.identity.api(token.as_ref()).await?.ok_or_else(no_cluster)?;
+            pods::list(&api).await
+        };
+        let pods = found.pods.get_or_try_init(list).await?;
+        let pod = pods::find(pods, &candidate.identity).map_err(Failed::Unreachable)?;
+        Ok(Way::Pod(Box::new(connection), pod.to_owned()))
     }
 
     async fn open(&self, found: &Found, candidate: &Candidate) -> Result<Session, Failed> {
@@ -235,12 +263,11 @@ impl Finder {
             trust => trust?,
         };
         let tls = found.identity.tls(&trust)?;
-        let name = match decision.name {
-            CertificateName::Address => self.common.tls_server_name.as_deref(),
-            CertificateName::Coxswain => Some(COXSWAIN_NAME),
-        };
         let tokens = found.identity.tokens().filter(|_| decision.send_token).cloned();
-        let session = Session::open(&address, name, tls, tokens, self.common.timeout).await;
+        let way = Box::pin(self.way(found, candidate)).await?;
+        let replica = (candidate.identity.as_str(), &address);
+        let name = (decision.name, self.common.tls_server_name.as_deref());
+        let session = Box::pin(Session::open(replica, &way, name, tls, tokens, self.common.timeout)).await;
         session.map_err(|why| {
             let hint = if facts.sets_announcement_aside() { SET_ASIDE } else { "" };
             Failed::Unreachable(format!("{why}{hint}"))
@@ -263,9 +290,9 @@ impl Finder {
         call: impl AsyncFn(&Session) -> Result<R, CliError>,
     ) -> Result<R, CliError> {
         match call(session).await {
-            Err(CliError::Refused(status)) => match leader_address(&status) {
-                Some(address) if address != session.address.to_string() => {
-                    call(&self.connect_to(&address).await?).await
+            Err(CliError::Refused(status)) => match leader(&status) {
+                Some((identity, address)) if session.is_of_another(&identity, &address) => {
+                    call(&self.connect_to(&identity, &address).await?).await
                 }
                 _ => Err(CliError::Refused(status)),
             },
@@ -288,11 +315,12 @@ impl From<CliError> for Failed {
     }
 }
 
-/// Where the leader is, according to a replica that did nothing because it does not lead or has other flags.
-fn leader_address(status: &Status) -> Option<String> {
+/// The leader's identity and address, according to a replica that did nothing because it does not lead or has other flags.
+fn leader(status: &Status) -> Option<(String, String)> {
     let info = status.get_details_error_info()?;
     let is_refusal = matches!(info.reason.as_str(), "NOT_LEADER" | "FLAGS_DIFFER");
-    info.metadata.get("leader_address").filter(|address| is_refusal && !address.is_empty()).cloned()
+    let address = info.metadata.get("leader_address").filter(|address| is_refusal && !address.is_empty())?;
+    Some((info.metadata.get("leader").cloned().unwrap_or_default(), address.clone()))
 }
 
 /// A replica in words.

@@ -102,15 +102,19 @@ impl Identity {
         }
     }
 
-    /// A client of the cluster's API server that sends this token; `None` without a cluster.
-    pub(super) async fn api(&self, token: Option<&HeaderValue>) -> Result<Option<ApiClient>, CliError> {
+    /// The connection to the cluster's API server with this token; `None` without a cluster.
+    pub(super) fn connection(&self, token: Option<&HeaderValue>) -> Result<Option<Connection>, CliError> {
         let Some(origin) = &self.origin else { return Ok(None) };
         let mut config = self.config.clone();
         if let Some(token) = token {
             config.auth_info.token = secret(token);
         }
-        let connection = Connection::new(config, origin.clone());
-        let connection = connection.through(self.proxy_url.as_deref())?;
+        Ok(Some(Connection::new(config, origin.clone()).through(self.proxy_url.as_deref())?))
+    }
+
+    /// A client of the cluster's API server that sends this token; `None` without a cluster.
+    pub(super) async fn api(&self, token: Option<&HeaderValue>) -> Result<Option<ApiClient>, CliError> {
+        let Some(connection) = self.connection(token)? else { return Ok(None) };
         let options = ClientOptions { request_timeout: API_TIMEOUT, ..ClientOptions::default() };
         let metrics = ClientMetrics::register(&coxswain_machinery::telemetry::Registry::new())
             .map_err(|error| CliError::Encoding(error.to_string()))?;

@@ -20,6 +20,7 @@ mod identity;
 mod kinds;
 mod manifest;
 mod output;
+mod pods;
 mod token;
 mod trust;
 mod uninstall;

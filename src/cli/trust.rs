@@ -7,9 +7,29 @@
 //! they vouch for names and anybody may have one.
 //!
 //! The cluster's CA also signs the serving certificates of kubelets, and nodes are on the addresses that a Lease can name.
-//! So a replica that the user has not named gets a token only with a certificate for [`COXSWAIN_NAME`], which no node has.
+//! So a replica that the user has not named gets a token only with a certificate for [`COXSWAIN_NAME`]. The signer
+//! `kubernetes.io/kubelet-serving` signs any name that an approver accepts, but only with a node as the subject: a
+//! certificate for Coxswain's name with such a subject gets no token.
+
+use coxswain_machinery::x509::{Certificate, Malformed};
 
 pub(super) use coxswain_machinery::serve::COXSWAIN_NAME;
+
+/// The group of nodes, which is the organization in all certificates of `kubernetes.io/kubelet-serving`.
+const NODES: &str = "system:nodes";
+/// The beginning of the common name in these certificates.
+const NODE: &str = "system:node:";
+
+/// Whether the subject of a certificate (DER) is a node.
+///
+/// # Errors
+/// The certificate cannot be read.
+pub(super) fn is_of_a_node(certificate: &[u8]) -> Result<bool, Malformed> {
+    let certificate = Certificate::read(certificate)?;
+    let subject = &certificate.subject;
+    Ok(subject.organizations().any(|organization| organization == NODES)
+        || subject.common_name().starts_with(NODE))
+}
 
 /// What decides about trust: what was given, and what there is.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own; any set of them may hold")]

@@ -23,7 +23,15 @@ export interface AdminClient {
 
 /** Makes a client of the replica at `address` ("host:port"). The connection is made with the first call. */
 export function connect(address: string, options: Options = {}): AdminClient {
-  const context = new RotatingContext(options);
+  return connectBy(new RotatingContext(options), address, options);
+}
+
+/** Does the same, and refuses a server with the certificate of a node. */
+export function connectRefusingNodes(address: string, options: Options): AdminClient {
+  return connectBy(new RotatingContext(options, true), address, options);
+}
+
+function connectBy(context: RotatingContext, address: string, options: Options): AdminClient {
   const transport = createGrpcTransport({
     baseUrl: `https://${address}`,
     interceptors: hasToken(options) ? [bearer(() => readToken(options))] : [],

@@ -2,7 +2,7 @@
 
 import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
-import { connect, createSecureContext, type SecureContext, type TLSSocket } from "node:tls";
+import { checkServerIdentity, connect, createSecureContext, type PeerCertificate, type SecureContext, type TLSSocket } from "node:tls";
 
 /** Whom to trust and who one is. Without any, the system's authorities are trusted and no credentials shown. */
 export interface Options {
@@ -57,11 +57,14 @@ export function readToken({ token, tokenFile }: Options): string | undefined {
  */
 export class RotatingContext {
   readonly #options: Options;
+  readonly #refusesNodes: boolean;
   #last: SecureContext;
 
-  constructor(options: Options) {
+  /** `refusesNodes` refuses servers with the certificate of a node, before a token is sent. */
+  constructor(options: Options, refusesNodes = false) {
     checkOptions(options);
     this.#options = options;
+    this.#refusesNodes = refusesNodes;
     this.#last = readContext(options);
   }
 
@@ -75,6 +78,7 @@ export class RotatingContext {
       secureContext: this.get(),
       ...(protocol !== undefined && { ALPNProtocols: [protocol] }),
       ...(name !== undefined && { servername: name }),
+      ...(this.#refusesNodes && { checkServerIdentity: refuseNode }),
     });
   }
 
@@ -90,6 +94,19 @@ export class RotatingContext {
     }
     return this.#last;
   }
+}
+
+/**
+ * Returns an error if a server has the certificate of a node, or one for another name. The signer
+ * `kubernetes.io/kubelet-serving` signs any name that an approver accepts, but only with a node as the subject.
+ */
+function refuseNode(name: string, certificate: PeerCertificate): Error | undefined {
+  // Several values of an attribute are an array, which the types do not say.
+  const { O, CN } = certificate.subject as { O?: string | string[]; CN?: string | string[] };
+  const isNode = [O ?? []].flat().includes("system:nodes") || [CN ?? []].flat().some((each) => each.startsWith("system:node:"));
+  return isNode
+    ? new Error(`the certificate for ${name} is a node's, and with clusterCaFile no token is sent to a node`)
+    : checkServerIdentity(name, certificate);
 }
 
 function readContext({ caFile, ca, certFile, keyFile }: Options): SecureContext {

@@ -4,7 +4,7 @@ import { type IncomingMessage } from "node:http";
 import { request as requestHttps } from "node:https";
 import { isIPv6 } from "node:net";
 
-import { type AdminClient, connect } from "./connect.js";
+import { type AdminClient, connect, connectRefusingNodes } from "./connect.js";
 import { hasToken, type Options, readToken, RotatingContext } from "./credentials.js";
 
 const REPLICA_NAMESPACE = "kube-system";
@@ -191,7 +191,7 @@ export interface FinderOptions {
   /**
    * File with the cluster's authorities (PEM), those of the API server. They are trusted at a replica that neither
    * `options` nor its own Lease name an authority for. They sign the certificates of nodes as well, so a token goes only
-   * to a certificate for `CERTIFICATE_NAME`.
+   * to a certificate for `CERTIFICATE_NAME` that is not a node's.
    */
   clusterCaFile?: string;
   /**
@@ -253,11 +253,11 @@ export class Finder {
     }
     const { token, tokenFile, ...rest } = options;
     const shown: Options = decision.sendToken ? { ...options } : rest;
-    if (decision.name === "coxswain") {
-      shown.serverName = CERTIFICATE_NAME;
-    }
     if (decision.voucher === "cluster" && clusterCaFile !== undefined) {
       shown.caFile = clusterCaFile;
+    }
+    if (decision.name === "coxswain") {
+      return connectRefusingNodes(replica.address, { ...shown, serverName: CERTIFICATE_NAME });
     }
     if (decision.voucher !== "announcement") {
       return connect(replica.address, shown);

@@ -136,15 +136,22 @@ async function echo(pair: Pair): Promise<string> {
 test("a certificate of the cluster's CA with another name gets no token", async () => {
   const cluster = new Authority("cluster");
   const [options, clusterCaFile] = [{ token: "secret" }, cluster.file];
-  const at = (address: string): Replica => ({ address, name: "", identity: "b", authority: "", leads: false });
+  const asReplica = (address: string): Replica => ({ address, name: "", identity: "b", authority: "", leads: false });
   const finder = new Finder({ leases: noLeases, options, clusterCaFile });
-  const coxswain = finder.connect(at(await echo(cluster.issue("coxswain", CERTIFICATE_NAME))));
+  const coxswain = finder.connect(asReplica(await echo(cluster.issue("coxswain", CERTIFICATE_NAME))));
   assert.equal((await coxswain.leader.getLeader({})).leader?.holderIdentity, "Bearer secret");
   // Whoever may write Leases announces a node, which has a certificate for its address.
   const { cert, key } = cluster.issue("node");
-  const node = at(await echo({ cert, key }));
+  const node = asReplica(await echo({ cert, key }));
   await assert.rejects(finder.connect(node).leader.getLeader({}), /coxswain\.kube-system\.svc/);
   assert.match(finder.hint(node), /clusterCaFile .*coxswain\.kube-system\.svc/);
+  // An approver has let a node have the name of Coxswain.
+  const subjects = ["/O=system:nodes/CN=system:node:a", "/O=others/O=system:nodes/CN=coxswain", "/CN=system:node:a"];
+  for (const [at, subject] of subjects.entries()) {
+    const pair = cluster.issueTo(subject, `node-${at}`, CERTIFICATE_NAME);
+    const refused = finder.connect(asReplica(await echo(pair))).leader.getLeader({});
+    await assert.rejects(refused, /is a node's/, subject);
+  }
   // The user may name the server.
   const named = new Finder({ addresses: [node.address], options, clusterCaFile }).connect(node);
   assert.equal((await named.leader.getLeader({})).leader?.holderIdentity, "Bearer secret");

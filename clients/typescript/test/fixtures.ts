@@ -39,21 +39,26 @@ export class Authority {
   constructor(name: string) {
     this.#name = name;
     this.file = join(folder, `${name}.pem`);
-    this.pem = issue(name, "authority", []).cert;
+    this.pem = issue(name, "/CN=authority", []).cert;
   }
 
   /** A certificate for a client of this name, and for servers on loopback and with the other names. */
   issue(name: string, ...names: string[]): Pair {
+    return this.issueTo(`/CN=${name}`, name, ...names);
+  }
+
+  /** The same with another subject, as OpenSSL takes it. */
+  issueTo(subject: string, name: string, ...names: string[]): Pair {
     const alternatives = ["IP:127.0.0.1", ...names.map((other) => `DNS:${other}`)].join(",");
     const signer = ["-CA", this.file, "-CAkey", join(folder, `${this.#name}.key`)];
-    return issue(`${this.#name}-${name}`, name, [...signer, "-addext", `subjectAltName=${alternatives}`]);
+    return issue(`${this.#name}-${name}`, subject, [...signer, "-addext", `subjectAltName=${alternatives}`]);
   }
 }
 
-function issue(file: string, name: string, rest: string[]): Pair {
+function issue(file: string, subject: string, rest: string[]): Pair {
   const [cert, key] = [join(folder, `${file}.pem`), join(folder, `${file}.key`)];
   const fresh = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
-  execFileSync("openssl", [...fresh, ...rest, "-subj", `/CN=${name}`, "-keyout", key, "-out", cert], { stdio: "ignore" });
+  execFileSync("openssl", [...fresh, ...rest, "-subj", subject, "-keyout", key, "-out", cert], { stdio: "ignore" });
   return { cert: readFileSync(cert, "utf8"), key: readFileSync(key, "utf8") };
 }
 

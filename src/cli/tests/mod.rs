@@ -4,11 +4,13 @@ mod discovery;
 mod errors;
 mod output;
 mod parsing;
+mod pod_network;
 mod run;
 mod server;
 mod streams;
 mod trust;
 mod uninstall;
+mod via_pod;
 
 use jiff::Timestamp;
 

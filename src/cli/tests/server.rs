@@ -25,6 +25,7 @@ use crate::admin::{AdminDeps, AdminOptions, service};
 use crate::cli::environment::Environment;
 use crate::cli::error::Exit;
 use crate::cli::output::Screen;
+use crate::cli::tests::pod_network::PodNetwork;
 use coxswain_machinery::serve::{AUTHENTICATED, UserInfo};
 
 /// The token of one who may do everything.
@@ -40,6 +41,8 @@ struct Shared {
     seen: Mutex<Vec<(String, Option<String>)>>,
     /// The token in the place of [`TOKEN`].
     accepted: Mutex<Option<&'static str>>,
+    /// Pods and their ports.
+    cluster: PodNetwork,
 }
 
 /// A replica that runs.
@@ -67,10 +70,20 @@ pub(super) struct Ran {
 const REPLICA_NAMES: &[&str] = &["127.0.0.1", "admin.test", "coxswain.kube-system.svc"];
 const NODE_NAMES: &[&str] = &["127.0.0.1", "node-1"];
 
-fn server_tls(authority: &CertifiedIssuer<'static, KeyPair>, names: &[&str]) -> rustls::ServerConfig {
+/// The certificate of a server: its names, and organization and common name of its subject.
+type Certified<'a> = (&'a [&'a str], &'a [(DnType, &'a str)]);
+
+fn server_tls(
+    authority: &CertifiedIssuer<'static, KeyPair>,
+    (names, subject): Certified<'_>,
+) -> rustls::ServerConfig {
     drop(rustls::crypto::ring::default_provider().install_default());
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-    let params = CertificateParams::new(names).unwrap();
+    let mut params = CertificateParams::new(names).unwrap();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    for (kind, value) in subject {
+        params.distinguished_name.push(kind.clone(), *value);
+    }
     let key = KeyPair::generate().unwrap();
     let certificate = params.signed_by(&key, authority).unwrap();
     let mut roots = rustls::RootCertStore::empty();
@@ -95,20 +108,25 @@ impl Replica {
 
     /// One whose log of events has this name.
     pub(super) async fn with_log(log: &str) -> Self {
-        Self::with(log, REPLICA_NAMES).await
+        Self::with(log, (REPLICA_NAMES, &[])).await
     }
 
     /// A server with the certificate of a node, by the authority of its own cluster.
     pub(super) async fn on_a_node() -> Self {
-        Self::with("log-1", NODE_NAMES).await
+        Self::with("log-1", (NODE_NAMES, &[])).await
     }
 
-    async fn with(log: &str, names: &[&str]) -> Self {
+    /// A server whose certificate, by the authority of its own cluster, is for Coxswain and has this subject.
+    pub(super) async fn with_subject(subject: &[(DnType, &str)]) -> Self {
+        Self::with("log-1", (REPLICA_NAMES, subject)).await
+    }
+
+    async fn with(log: &str, certified: Certified<'_>) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, "authority");
         let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        let tls = tokio_rustls::TlsAcceptor::from(Arc::new(server_tls(&authority, names)));
+        let tls = tokio_rustls::TlsAcceptor::from(Arc::new(server_tls(&authority, certified)));
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.distinguished_name.push(DnType::CommonName, "jane");
         let key = KeyPair::generate().unwrap();
@@ -148,7 +166,7 @@ impl Replica {
                     };
                     let service = hyper::service::service_fn(answer);
                     let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
-                    let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+                    let _ = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).await;
                 });
             }
         });
@@ -175,6 +193,11 @@ impl Replica {
     /// Gives the main Lease another name.
     pub(super) fn rename_main(&self, namespace: &str, name: &str) {
         *self.shared.main_path.lock() = main_path(namespace, name);
+    }
+
+    /// The pods that the API server knows, and connections to their ports.
+    pub(super) fn cluster(&self) -> &PodNetwork {
+        &self.shared.cluster
     }
 
     /// Paths of requests, with the token that each carried.
@@ -270,6 +293,9 @@ where
     let accepted = shared.accepted.lock().unwrap_or(TOKEN);
     let known = certified || token == Some(format!("Bearer {accepted}"));
     let path = request.uri().path().to_owned();
+    if known && path.starts_with("/api/v1/namespaces/kube-system/pods") {
+        return shared.cluster.answer(request);
+    }
     if path.starts_with("/apis/") {
         let anonymous = token.is_none();
         return api_server(&path, request.uri().query().unwrap_or_default(), (known, anonymous), shared);

@@ -1,5 +1,6 @@
 //! Whom the client trusts, as whom it comes, and what it never gives away.
 
+use rcgen::DnType;
 use serde_json::json;
 
 use super::server::*;
@@ -133,6 +134,22 @@ async fn certificate_of_the_clusters_ca_with_another_name_gets_no_token() {
     let config = node.kubeconfig(&node.authority, &user);
     let ran = node.run_in(&[("KUBECONFIG", config.to_str().unwrap())], &["controllers"]).await;
     assert_eq!(ran.exit, Exit::Done, "{ran:?}");
+}
+
+#[tokio::test]
+async fn certificate_of_a_node_for_the_name_of_coxswain_gets_no_token() {
+    let (nodes, node) = ((DnType::OrganizationName, "system:nodes"), (DnType::CommonName, "system:node:a"));
+    // The signer of kubelets' certificates signs any name that an approver accepts.
+    for subject in [&[nodes.clone(), node.clone()][..], &[nodes], &[node]] {
+        let server = Replica::with_subject(subject).await;
+        let ran = server.run(&["controllers"]).await;
+        assert!(ran.exit == Exit::Unreachable && ran.err.contains("a node's (system:nodes)"), "{ran:?}");
+        let seen = server.seen();
+        assert!(seen.iter().all(|(path, _)| path.starts_with("/apis/")), "{subject:?}: {seen:?}");
+    }
+    let others = [(DnType::OrganizationName, "system:nodes:x"), (DnType::CommonName, "node")];
+    let server = Replica::with_subject(&others).await;
+    assert_eq!(server.run(&["controllers"]).await.exit, Exit::Done);
 }
 
 #[tokio::test]

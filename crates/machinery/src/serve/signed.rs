@@ -15,6 +15,7 @@ use rustls::sign::CertifiedKey;
 
 use super::tls::{self, CertStore};
 use crate::model::clock::SharedClock;
+use crate::wire::WallTime;
 
 /// The name in the serving certificates of Coxswain that the cluster's CA signs, and in no certificate of a node.
 pub const COXSWAIN_NAME: &str = "coxswain.kube-system.svc";
@@ -106,10 +107,9 @@ impl SignedRenewal {
                 state.error = None;
                 if let Some((current, key)) = renewed {
                     certs.replace_signed(key);
-                    let not_after = Timestamp::from_second(current.not_after).ok();
                     tracing::info!(
                         name = COXSWAIN_NAME,
-                        not_after = not_after.map(tracing::field::display),
+                        not_after = %WallTime::new(current.not_after, 0),
                         "Signed a serving certificate with the cluster's CA"
                     );
                     state.current = Some(current);

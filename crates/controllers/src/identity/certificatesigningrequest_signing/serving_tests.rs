@@ -11,6 +11,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use super::authority::Authority;
 use coxswain_machinery::serve::COXSWAIN_NAME;
 
+/// [`now`], in seconds since 1970.
 const NOW: i64 = 1_800_000_000;
 /// 16 hours later.
 const TOMORROW: (i32, u8, u8, i64) = (2027, 1, 16, 1_800_057_600);
@@ -24,7 +25,7 @@ const RSA: [&str; 2] = [
 ];
 
 fn now() -> Timestamp {
-    Timestamp::from_second(NOW).unwrap()
+    "2027-01-15T08:00:00Z".parse().unwrap()
 }
 
 fn authority([certificate, key]: [&str; 2]) -> Authority {
