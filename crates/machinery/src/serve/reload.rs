@@ -6,7 +6,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use parking_lot::Mutex;
 use ring::digest;
 use rustls::crypto::CryptoProvider;
@@ -19,6 +18,7 @@ use super::renewal::Renewal;
 use super::signed::SignedRenewal;
 use super::tls::{CertFiles, CertStore, Tls};
 use crate::model::clock::SharedClock;
+use crate::wire::WallTime;
 
 /// Sources of client CAs: the flags, and the keys of the ConfigMap `extension-apiserver-authentication`, have these names.
 const CLIENT_CA: &str = "client-ca-file";
@@ -108,7 +108,7 @@ impl Reloader {
         let mut logged = expired.lock();
         if is_expired && *logged != Some(not_after) {
             *logged = Some(not_after);
-            let expired_at = Timestamp::from_second(not_after).unwrap_or(Timestamp::MAX);
+            let expired_at = WallTime::new(not_after, 0);
             tracing::warn!(
                 port,
                 %expired_at,
