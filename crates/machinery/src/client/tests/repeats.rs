@@ -16,7 +16,7 @@ use crate::client::{ApiClient, WaitSeats};
 use crate::model::Key;
 use crate::random::HashMap;
 use crate::telemetry::Registry;
-use crate::wire::wrap_envelope;
+use crate::wire::{Str, wrap_envelope};
 
 /// The refusals of a namespace: how often it is refused, and `Retry-After`.
 type Refusals = Arc<Mutex<HashMap<String, (usize, &'static str)>>>;
@@ -72,7 +72,7 @@ async fn largest_group_of_a_slow_start_is_repeated_whatever_the_rate_limit() {
     {
         let (client, _) = client(qps, burst, &[("a", count, "1")]);
         let (seats, began) = (WaitSeats::new(true), Instant::now());
-        let created = seats.scope().run(create(&client, "a", count)).await;
+        let created = seats.scope(&Str::default()).run(create(&client, "a", count)).await;
         assert_eq!((created, began.elapsed().as_secs()), (count, 1), "{qps} {burst}");
     }
 }
@@ -94,7 +94,7 @@ async fn request_that_may_not_wait_takes_no_repetition_from_others() {
 async fn one_namespace_has_half_of_the_repetitions_at_most() {
     let (client, asked) = client(20.0, 30, &[("a", usize::MAX, "1"), ("b", 200, "1")]);
     let seats = WaitSeats::new(true);
-    let (one, other) = (seats.scope(), seats.scope());
+    let (one, other) = (seats.scope(&Str::default()), seats.scope(&Str::default()));
     let mut refused = pin!(one.run(create(&client, "a", 2_000)));
     assert!(timeout(Duration::from_millis(500), refused.as_mut()).await.is_err());
     assert_eq!(other.run(create(&client, "b", 200)).await, 200);
@@ -133,14 +133,18 @@ async fn callers_of_one_shared_read_take_one_repetition() {
         }
     };
     // As many as there are keys in the garbage collector, again and again.
-    let scope = seats.scope();
+    let scope = seats.scope(&Str::default());
     let all = scope.run(join_all((0..1_000).map(|_| read(Some(7))))).await;
     assert!(all.iter().all(|is_read| *is_read));
     assert_eq!(*refusals.lock(), 1_000);
-    assert_eq!(seats.scope().run(create(&client, "b", 250)).await, 250, "their repetitions are left");
+    assert_eq!(
+        seats.scope(&Str::default()).run(create(&client, "b", 250)).await,
+        250,
+        "their repetitions are left"
+    );
     // A caller whose repetition begins later joins another one.
     let key = Key::new("b", "web");
     assert!(client.get(&PODS, &key).await.is_ok());
-    let alone = seats.scope().run(join_all((0..20).map(|_| read(None)))).await;
+    let alone = seats.scope(&Str::default()).run(join_all((0..20).map(|_| read(None)))).await;
     assert!(alone.iter().filter(|is_read| **is_read).count() < 20, "nothing is left");
 }

@@ -69,7 +69,7 @@ async fn stopped_in_a_wait(bench: &mut Bench) -> (Outcome, Vec<&'static str>) {
     bench.worker.wait_seats = WaitSeats::new(true);
     let began = tokio::time::Instant::now();
     let seats = bench.worker.wait_seats.clone();
-    let mut reconcile = pin!(seats.scope().run(bench.reconcile()));
+    let mut reconcile = pin!(seats.scope(&crate::wire::Str::default()).run(bench.reconcile()));
     assert!(tokio::time::timeout(Duration::from_secs(1), reconcile.as_mut()).await.is_err(), "it waits");
     seats.close();
     let outcome = reconcile.await;

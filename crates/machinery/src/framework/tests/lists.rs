@@ -23,6 +23,7 @@ use crate::framework::reads::{Pass, Read, Reads};
 use crate::framework::room::{ObserveError, PlanNote, Reconcile};
 use crate::framework::worker::Worker;
 use crate::model::Key;
+use crate::model::live_reads::TEST_READ;
 use crate::model::plan::{Failure, Plan};
 use crate::wire::splice::put_bytes;
 use crate::wire::{Message, Str, wrap_envelope};
@@ -80,7 +81,7 @@ impl Reconcile for Lister {
     fn plan(&self, _: &Key, _: &[Failure], reads: &Reads, _: Timestamp) -> Result<Pass, ObserveError> {
         let everywhere = Str::EMPTY;
         let Some(found) = reads.list(&PODS, &everywhere) else {
-            return Ok(Pass::Needs(vec![Read::List(&PODS, everywhere)]));
+            return Ok(Pass::Needs(vec![TEST_READ.of(Read::List(&PODS, everywhere))]));
         };
         let names = |object: &crate::api::AnyObject| object.meta().name.clone();
         self.0.lock().push(match found {
@@ -114,7 +115,7 @@ async fn page_of_a_list_that_the_server_refuses_is_repeated_and_no_page_before_i
         *server.refusals.lock() = std::array::from_fn(refused);
         let (worker, lister) = lister(&server);
         let began = Instant::now();
-        worker.wait_seats.scope().run(worker.reconcile(&Key::new("ns", "a"), &|| {})).await;
+        worker.wait_seats.scope(&Str::default()).run(worker.reconcile(&Key::new("ns", "a"), &|| {})).await;
         assert_eq!(*lister.0.lock(), [all()]);
         let expected: Vec<usize> =
             (0..PAGES).flat_map(|at| std::iter::repeat_n(at, 1 + refused(at))).collect();
@@ -129,7 +130,7 @@ async fn page_that_is_always_refused_ends_the_list_after_ten_repetitions() {
     let server = Arc::new(Pages::default());
     server.refusals.lock()[3] = usize::MAX;
     let (worker, lister) = lister(&server);
-    worker.wait_seats.scope().run(worker.reconcile(&Key::new("ns", "a"), &|| {})).await;
+    worker.wait_seats.scope(&Str::default()).run(worker.reconcile(&Key::new("ns", "a"), &|| {})).await;
     assert!(lister.0.lock()[0].as_ref().unwrap_err().contains("429"), "{:?}", lister.0);
     assert_eq!(server.asked.lock().len(), 3 + 11);
 }
@@ -144,7 +145,7 @@ async fn list_that_waits_is_joined_by_callers_at_the_same_page_alone() {
     let ask = |tasks: &mut JoinSet<()>, name: &str| {
         let (worker, key) = (Arc::clone(&worker), Key::new("ns", name));
         tasks.spawn(async move {
-            let scope = worker.wait_seats.scope();
+            let scope = worker.wait_seats.scope(&Str::default());
             scope.run(worker.reconcile(&key, &|| {})).await;
         });
     };
