@@ -572,6 +572,7 @@ async fn giving_way_without_a_shutdown_limit_ends_the_process_if_reconciles_do_n
     let server = Arc::new(Server::default());
     let api = Fake(Arc::clone(&server));
     let a = Replica::coordinated("a", &server);
+    sleep(TIMING.retry).await;
     api.name("a");
     until("a leads", || a.leads_by_metrics()).await;
     (*a.work.limit.lock(), *a.work.in_flight.lock()) = (None, STEP_DOWN_LIMIT * 30);
