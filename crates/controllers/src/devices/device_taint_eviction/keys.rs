@@ -5,7 +5,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use super::memory::Timers;
-use super::rules::Told;
+use super::told::Told;
 use super::verdict::{NO_EXECUTE, is_selected, selects};
 use super::world::{Caches, pool};
 use coxswain_machinery::api::pod::Pod;

@@ -44,6 +44,7 @@ mod reasons;
 mod rules;
 #[cfg(test)]
 mod tests;
+mod told;
 mod verdict;
 mod view;
 mod world;
@@ -115,7 +116,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         ),
     }];
     if let Some(rules) = rules {
-        let told = Arc::new(rules::Told::default());
+        let told = Arc::new(told::Told::default());
         let wake_ups = vec![
             rules.wakes(keys::own_rule(Arc::clone(&told))),
             claims.wakes(keys::rules_of_claims(Arc::clone(&caches))),

@@ -15,18 +15,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use parking_lot::Mutex;
 use serde_json::json;
 
 use super::keys::{Users, devices};
 use super::memory::Timers;
 use super::plan::between;
+use super::told::{Note, Told};
 use super::verdict::{NO_EXECUTE, is_selected, selects};
 use super::world::{Caches, World, newest, pool};
 use coxswain_machinery::api::kinds::DEVICE_TAINT_RULES;
 use coxswain_machinery::api::meta::Condition;
 use coxswain_machinery::api::resource::{DeviceTaintRule, ResourceClaim};
-use coxswain_machinery::framework::{Memory, Observation, ObserveError, Reads, Room};
+use coxswain_machinery::framework::{Observation, ObserveError, Reads, Room};
 use coxswain_machinery::model::plan::{Cooldown, Patch, Tolerate, Verb};
 use coxswain_machinery::model::{Failure, Key, Plan, Step, Write};
 use coxswain_machinery::random::HashMap;
@@ -36,36 +36,6 @@ const MANAGER: &str = "device-taint-eviction-controller";
 const CONDITION: &str = "EvictionInProgress";
 /// A status is written at most so often.
 const LEAST_PAUSE: Duration = Duration::from_secs(10);
-
-/// The rules without an effect whose status was told, with their generation, by name.
-#[derive(Debug, Default)]
-pub(super) struct Told(Mutex<HashMap<Key, (Uid, i64)>>);
-
-/// What a plan tells beside its steps: the rule without an effect that it tells of.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Note {
-    pub(super) told: Option<(Uid, i64)>,
-}
-
-impl Told {
-    /// Forgets a rule that is deleted.
-    pub(super) fn forget(&self, key: &Key) {
-        self.0.lock().remove(key);
-    }
-
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.0.lock().len()
-    }
-}
-
-impl Memory<Note> for Told {
-    fn commit(&self, key: &Key, note: Note) {
-        if let Some(told) = note.told {
-            self.0.lock().insert(key.clone(), told);
-        }
-    }
-}
 
 /// The room of rules.
 pub(super) struct Rules {
