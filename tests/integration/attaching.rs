@@ -11,6 +11,7 @@ use crate::harness::{Cluster, ControlPlane, Manager, Namespace, Options, Program
 
 mod death;
 mod handover;
+mod hanging;
 
 const LIMIT: Duration = Duration::from_mins(3);
 const DRIVER: &str = "csi.example.com";

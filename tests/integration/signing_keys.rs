@@ -1,4 +1,4 @@
-//! Tokens that are signed with a key on P-521, as the API server and the Go manager read them.
+//! Tokens that are signed with keys on P-521 and with RSA keys of other sizes than ring has, as the API server and the Go manager read them.
 
 use std::time::Duration;
 
@@ -12,18 +12,39 @@ use serde_json::{Value, json};
 use crate::harness::{ControlPlane, Options, object, turn, until};
 
 const LIMIT: Duration = Duration::from_mins(2);
-const PUBLIC: &str =
-    concat!("service-account-key-file=", env!("CARGO_MANIFEST_DIR"), "/tests/data/keys/p521.pub");
-const PRIVATE: &str =
-    concat!("--service-account-private-key-file=", env!("CARGO_MANIFEST_DIR"), "/tests/data/keys/p521.pem");
+macro_rules! data {
+    ($flag:literal, $path:literal) => {
+        concat!($flag, "=", env!("CARGO_MANIFEST_DIR"), "/tests/data/", $path)
+    };
+}
+
+/// Public keys for the API server, private ones for managers, and the algorithm of their tokens.
+const KEYS: [(&str, &str, &str); 2] = [
+    (
+        data!("service-account-key-file", "keys/p521.pub"),
+        data!("--service-account-private-key-file", "keys/p521.pem"),
+        "ES512",
+    ),
+    (
+        data!("service-account-key-file", "keys/rsa4104.pub"),
+        data!("--service-account-private-key-file", "authorities/rsa4104.key"),
+        "RS256",
+    ),
+];
 
 #[tokio::test]
-async fn tokens_on_p521_are_the_go_managers_and_let_in() {
+async fn tokens_of_odd_keys_are_the_go_managers_and_let_in() {
     let _turn = turn().await;
-    let plane = ControlPlane::start(&Options { nodes: 0, args: vec!["--apiserver-arg", PUBLIC] });
+    for (public, private, algorithm) in KEYS {
+        sign(public, private, algorithm).await;
+    }
+}
+
+async fn sign(public: &'static str, private: &str, algorithm: &str) {
+    let plane = ControlPlane::start(&Options { nodes: 0, args: vec!["--apiserver-arg", public] });
     let cluster = plane.cluster().await;
     // The API server knows tokens by this key only, so managers do without those that it signs itself.
-    let args = [PRIVATE, "--use-service-account-credentials=false"];
+    let args = [private, "--use-service-account-credentials=false"];
     let mut headers = Vec::new();
     for name in ["coxswain", "go"] {
         let manager = if name == "go" { plane.go_manager(name, &args) } else { plane.coxswain(name, &args) };
@@ -51,5 +72,5 @@ async fn tokens_on_p521_are_the_go_managers_and_let_in() {
         manager.stop();
     }
     assert_eq!(headers[0], headers[1]);
-    assert_eq!(headers[0]["alg"], "ES512");
+    assert_eq!(headers[0]["alg"], algorithm);
 }

@@ -1,4 +1,5 @@
-//! Autoscalers by the hundred beside others whose metrics API hangs: who asks another one is looked at as ever.
+//! Autoscalers by the hundred: a metrics API that hangs delays its own autoscalers only, and requests of each sort have a rate limit of their
+//! own.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +10,9 @@ use k8s_openapi::api::core::v1::ReplicationController;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
-use crate::harness::{ControlPlane, Instead, MetricsApi, Namespace, Numbers, Options, by_depth, until};
+use crate::harness::{
+    ControlPlane, Instead, MetricsApi, Namespace, Numbers, Options, by_depth, turn_beside_another, until,
+};
 
 const LIMIT: Duration = Duration::from_mins(5);
 /// Objects that are made at a time.
@@ -95,4 +98,31 @@ async fn a_metrics_api_that_hangs_delays_its_own_autoscalers_only() {
         until(&what, LIMIT, || wanted(&quick), |held| *held == all).await;
     }
     assert_eq!(wanted(&slow).await, BTreeMap::from([(0, count / 4)]), "nothing was answered to these");
+}
+
+/// An evaluation takes a request for the scale, one of a metrics API, and one that writes the status. With one limit for all three they
+/// would take three minutes at least.
+#[tokio::test]
+async fn each_sort_of_request_of_an_autoscaler_has_a_rate_limit_of_its_own() {
+    const COUNT: usize = 120;
+    let within = Duration::from_mins(2);
+    let _turn = turn_beside_another().await;
+    let plane = ControlPlane::start(&Options { nodes: 0, args: Vec::new() });
+    let cluster = plane.cluster().await;
+    let namespace = cluster.namespace("limited").await;
+    let api = MetricsApi::start(&plane, &cluster.client, &["v1beta2"]).await;
+    // What there is already is what is wanted, so nothing is scaled.
+    api.say(&namespace.name, queue("10"));
+    let object = json!({
+        "metric": { "name": "length" },
+        "describedObject": { "apiVersion": "v1", "kind": "Service", "name": "queue" },
+        "target": { "type": "AverageValue", "averageValue": "10" },
+    });
+    autoscalers(&namespace, COUNT, &json!({ "type": "Object", "object": object })).await;
+    let _manager = plane.coxswain(
+        "coxswain",
+        &["--controllers=horizontal-pod-autoscaler-controller", "--kube-api-qps=2", "--kube-api-burst=2"],
+    );
+    let all = BTreeMap::from([(1, COUNT)]);
+    until("all are evaluated", within, || wanted(&namespace), |held| *held == all).await;
 }
