@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::matrix::Aim;
 use apiserver_model::Refusal;
 use apiserver_model::dice::Dice;
 use apiserver_model::http::Asked;
@@ -16,6 +17,9 @@ use apiserver_model::http::Asked;
 /// another manager can have the Lease, which by default is three seconds later; beyond that it is the network's, as
 /// ARCHITECTURE.md says.
 const SLOWEST: u64 = 2900;
+
+/// How long requests and answers take in a run whose faults are aimed.
+const NEAR: Duration = Duration::from_millis(5);
 
 /// What becomes of one request.
 #[derive(Clone, Debug)]
@@ -31,6 +35,10 @@ pub(crate) enum Fate {
     Refused(Refusal),
     /// It is carried out, and nobody answers.
     Unanswered,
+    /// It is not carried out, and nobody answers.
+    Silent,
+    /// It is answered as if it were carried out, and a mutating webhook has undone it.
+    Undone,
     /// It takes long.
     Slow,
     /// A watch breaks after this long.
@@ -53,6 +61,8 @@ impl Fate {
                 _ => "500",
             },
             Self::Unanswered => "unanswered",
+            Self::Silent => "unanswered and not carried out",
+            Self::Undone => "undone",
             Self::Slow => "slow",
             Self::Cut(_) => "watch cut",
         })
@@ -96,6 +106,8 @@ pub(crate) struct Faults {
     muted: Muted,
     /// The API server cannot be reached before then.
     away_until: Option<Instant>,
+    /// Faults for the writes of one controller for one object, in place of those that are drawn.
+    pub(crate) aim: Option<Aim>,
     pub(crate) counts: BTreeMap<&'static str, u64>,
 }
 
@@ -106,14 +118,29 @@ impl Faults {
         let permille = *dice.pick(&[0, 5, 20, 60, 150]).unwrap_or(&0);
         let kinds: Vec<&str> = KINDS.iter().copied().filter(|_| dice.permille(600)).collect();
         let cut_watches = dice.permille(500);
-        Self { dice, on, permille, kinds, cut_watches, muted, away_until: None, counts: BTreeMap::new() }
+        Self {
+            dice,
+            on,
+            permille,
+            kinds,
+            cut_watches,
+            muted,
+            away_until: None,
+            aim: None,
+            counts: BTreeMap::new(),
+        }
     }
 
     /// Nothing goes wrong but that nobody reaches the API server.
     pub(crate) fn outages() -> Self {
         let (dice, muted, counts) = (Dice::new(0, "faults"), Muted::new(), BTreeMap::new());
         let (kinds, away_until) = (Vec::new(), None);
-        Self { dice, on: true, permille: 0, kinds, cut_watches: false, muted, away_until, counts }
+        Self { dice, on: true, permille: 0, kinds, cut_watches: false, muted, away_until, aim: None, counts }
+    }
+
+    /// Nothing goes wrong but the writes that `aim` selects.
+    pub(crate) fn aimed(aim: Aim) -> Self {
+        Self { aim: Some(aim), ..Self::outages() }
     }
 
     /// From now on nothing goes wrong.
@@ -131,8 +158,11 @@ impl Faults {
         *self.counts.entry(what).or_default() += 1;
     }
 
-    /// What becomes of a request, and how long it and its answer take.
-    pub(crate) fn draw(&mut self, asked: &Asked) -> (Fate, Duration, Duration) {
+    /// What becomes of a request of this controller, and how long it and its answer take.
+    pub(crate) fn draw(&mut self, agent: &str, asked: &Asked) -> (Fate, Duration, Duration) {
+        if let Some(aim) = &mut self.aim {
+            return (aim.fate(agent, asked), NEAR, NEAR);
+        }
         let mut there = self.dice.millis(1, 10);
         let back = self.dice.millis(1, 10);
         let fate = self.fate(asked);

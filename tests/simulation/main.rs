@@ -23,6 +23,7 @@ mod invariants;
 mod line;
 mod listener;
 mod managers;
+mod matrix;
 mod mutants;
 mod planted;
 mod repeated;

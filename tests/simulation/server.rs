@@ -22,6 +22,7 @@ use coxswain_machinery::framework::Grant;
 use crate::faults::{Fate, Faults};
 use crate::invariants::{CONTROLLER, Checks, Exchange, Violation};
 use crate::line::Line;
+use crate::matrix::undone;
 use crate::mutants::Mutant;
 use crate::reply::{Reset, response};
 use crate::story::difference;
@@ -286,7 +287,7 @@ impl Server {
         let (fate, there, back) = {
             let mut state = self.state.lock();
             state.counts.requests += 1;
-            state.faults.draw(&asked)
+            state.faults.draw(&client.agent, &asked)
         };
         sleep(there).await;
         if let Some(mutant) = self.mutant {
@@ -297,8 +298,9 @@ impl Server {
             self.tell(&format!("  fault {name}: {} {} {}", client.name(), asked.method, asked.path));
         }
         let result = match &fate {
-            Fate::LostBefore => Err(None),
+            Fate::LostBefore | Fate::Silent => Err(None),
             Fate::Refused(refusal) => Err(Some(refusal.clone())),
+            Fate::Undone => self.with(|model| undone(model, &client.name(), &asked)).map_err(Some),
             _ => {
                 let result = self.ask(client, &asked);
                 let arrives = matches!(fate, Fate::Fine | Fate::Slow);
@@ -316,6 +318,10 @@ impl Server {
         sleep(back).await;
         line.whole().await;
         match (fate, result) {
+            (Fate::Silent, _) => {
+                sleep(UNANSWERED).await;
+                Err(Box::new(Reset))
+            }
             (Fate::LostBefore | Fate::LostAfter, _) | (_, Err(None)) => Err(Box::new(Reset)),
             (Fate::FailedAfter(refusal), _) | (_, Err(Some(refusal))) => Ok(refused(&refusal)),
             (Fate::Unanswered, _) => {

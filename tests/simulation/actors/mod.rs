@@ -26,7 +26,7 @@ pub(crate) use clock::WallClock;
 pub(crate) use keys::keys;
 pub(crate) use nodes::{Nodes, add_to, change, make_ready, renew, start_nodes};
 pub(crate) use published::{BUNDLE_NAME, CLUSTER_INFO, signature};
-pub(crate) use requests::{BAD, KUBELET, has};
+pub(crate) use requests::{BAD, KUBELET, has, kubelet_request, permit_kubelets};
 pub(crate) use tokens::{is_bootstrap, names};
 pub(crate) use users::users;
 pub(crate) use volumes::claims_of;

@@ -164,3 +164,20 @@ pub(super) fn conclude(model: &mut Model) {
         drop(model.delete("user", &place, &Deletion::default()));
     }
 }
+
+/// The spec of a good request for a kubelet's certificate, as this user makes it.
+pub(crate) fn kubelet_request(user: &str) -> Json {
+    json!({
+        "request": BASE64_STANDARD.encode(pem("system:nodes", "system:node:node-1", &[])),
+        "signerName": KUBELET,
+        "usages": CLIENT,
+        "username": user,
+        "groups": [JOINING.1],
+    })
+}
+
+/// From now on the users of those requests may have them approved.
+pub(crate) fn permit_kubelets(model: &mut Model) {
+    let now = model.now();
+    model.access.set(JOINING.1, "nodeclient", true, now);
+}

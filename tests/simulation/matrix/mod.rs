@@ -1,0 +1,196 @@
+//! A refused write never stops the rest and never spins.
+//!
+//! Each cell runs one controller of the unchanged manager with three sets of objects that are alike. One of its writes for one set,
+//! the victim, gets an answer other than its effect for ten minutes: 403, 404, 409, 422, 429, 500, 503, a timeout after or before it took effect, or success
+//! that a webhook undoes. Meanwhile the other sets must be written within seconds, and the victim's write must not be sent more
+//! often than the queue's backoff allows. Afterwards the victim must get into the same state as the others.
+//!
+//! The rows (`rows/`) are the writes that the descriptors of controllers declare (`Descriptor::writes`). A declared write without
+//! a row fails `every_declared_write_has_a_row`; so does a row of a write that is not declared, and a request that neither has.
+
+mod cell;
+mod fault;
+mod rows;
+mod seeder;
+mod state;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use coxswain_controllers::registry::REGISTRY;
+use coxswain_machinery::framework::{Descriptor, EVENTS_GRANT, Grant};
+
+use crate::{by_depth, side_by_side};
+use cell::{CellResult, run};
+pub(crate) use fault::{Aim, undone};
+use fault::{FAULTS, Fault, Planted};
+use rows::{NEVER_SENT, Row, TO_DO, UNSETTLED, rows};
+
+/// The tags of the three sets of objects. The victim is neither the first nor the last in any order by name.
+const FIRST: &str = "aa-first";
+const VICTIM: &str = "mm-victim";
+const LAST: &str = "zz-last";
+const TAGS: [&str; 3] = [FIRST, VICTIM, LAST];
+/// An annotation by which an object is changed without effect.
+const TOUCHED: &str = "matrix.test/touched";
+
+const WRITES: [&str; 5] = ["create", "update", "patch", "delete", "deletecollection"];
+
+/// How many declared writes have no row yet. This number must not grow.
+const LEFT_TO_DO: usize = 7;
+/// How many rows are not run because their cells do not hold yet. This number must not grow.
+const LEFT_UNSETTLED: usize = 2;
+
+/// Returns a declared write as rows name it.
+fn named(grant: &Grant, verb: &str) -> String {
+    let (resource, sub) = grant.resource.split_once('/').unwrap_or((grant.resource, ""));
+    let dot = if grant.group.is_empty() { "" } else { "." };
+    let slash = if sub.is_empty() { "" } else { "/" };
+    format!("{verb} {resource}{dot}{}{slash}{sub}", grant.group)
+}
+
+/// Returns the writes that a controller declares, Events not counted: one recorder, which all controllers share, sends those.
+fn declared(descriptor: &Descriptor) -> BTreeSet<String> {
+    let grants = descriptor.writes.iter().filter(|grant| grant.resource != EVENTS_GRANT.resource);
+    let writes = |grant: &'static Grant| {
+        let verbs = grant.verbs.iter().filter(|verb| WRITES.contains(verb));
+        verbs.map(|verb| named(grant, verb)).collect::<Vec<_>>()
+    };
+    grants.flat_map(writes).collect()
+}
+
+/// Whether a write is one of those that a declared one with wildcards stands for.
+fn stands_for(declared: &str, write: &str) -> bool {
+    let (Some((verb, pattern)), Some((sent, resource))) = (declared.split_once(' '), write.split_once(' '))
+    else {
+        return false;
+    };
+    let matches = match pattern {
+        "*.*" => !resource.contains('/'),
+        "*.*/scale" => resource.ends_with("/scale"),
+        _ => pattern == resource,
+    };
+    verb == sent && matches
+}
+
+#[test]
+fn every_declared_write_has_a_row() {
+    let mut wrong = Vec::new();
+    let mut known = BTreeSet::new();
+    for descriptor in REGISTRY.iter().filter(|descriptor| descriptor.build.is_some()) {
+        let name = descriptor.name;
+        let declared = declared(descriptor);
+        let rows: Vec<&str> = rows().filter(|row| row.controller == name).map(|row| row.write).collect();
+        let never = NEVER_SENT.iter().filter(|never| never.controller == name).map(|never| never.write);
+        let to_do = TO_DO.iter().filter(|(controller, _)| *controller == name).map(|(_, write)| *write);
+        for write in rows.iter().copied().chain(never).chain(to_do) {
+            known.insert((name, write));
+            if !declared.iter().any(|declared| declared == write || stands_for(declared, write)) {
+                wrong.push(format!("{name} does not declare {write}"));
+            }
+        }
+        for write in &declared {
+            let is_it = |known: &str| known == write || stands_for(write, known);
+            // Linear: there are some 150 writes.
+            if !known.iter().any(|(of, known)| *of == name && is_it(known)) {
+                wrong.push(format!("{name} declares {write}, which has no row"));
+            }
+        }
+    }
+    let unknown = rows().map(|row| row.controller).find(|name| !REGISTRY.iter().any(|row| row.name == *name));
+    assert_eq!(unknown, None, "a controller that does not exist");
+    assert_eq!(wrong, [""; 0], "add a row in tests/simulation/matrix/rows/");
+    let all = rows().count() + NEVER_SENT.len() + TO_DO.len();
+    assert_eq!(known.len(), all, "a write is listed twice");
+    assert!(TO_DO.len() <= LEFT_TO_DO, "the list of writes without a row only shrinks: {}", TO_DO.len());
+    assert_eq!(TO_DO.len(), LEFT_TO_DO, "lower LEFT_TO_DO");
+    let settled = UNSETTLED.iter().find(|(controller, write)| !rows().any(|row| row.is(controller, write)));
+    assert_eq!(settled, None, "no such row");
+    assert_eq!(UNSETTLED.len(), LEFT_UNSETTLED, "the list of rows that are not run only shrinks");
+}
+
+/// Cells, as `CELL=TEXT` selects them: `replicaset-controller create pods Forbidden`.
+fn is_selected(row: &Row, fault: Fault) -> bool {
+    let Some(wanted) = std::env::var_os("CELL") else { return true };
+    let name = format!("{} {} {fault:?}", row.controller, row.write);
+    wanted.to_str().is_some_and(|wanted| wanted.split(',').any(|part| name.contains(part)))
+}
+
+/// Whether a cell runs in `make test`: each row with one of the ten answers, and each answer with a tenth of the rows.
+fn is_in_slice(at: usize, fault: Fault) -> bool {
+    let number = FAULTS.iter().position(|other| *other == fault).unwrap_or_default();
+    by_depth((at + number).is_multiple_of(10), true)
+}
+
+#[test]
+fn a_refused_write_stops_nothing_and_does_not_spin() {
+    let all = rows().enumerate().flat_map(|(at, row)| FAULTS.map(|fault| (at, row, fault)));
+    let is_whole = std::env::var_os("CELL").is_some();
+    let cells: Vec<(usize, &'static Row, Fault)> = all
+        .filter(|(at, row, fault)| {
+            fault.can_befall(row)
+                && !UNSETTLED.iter().any(|(controller, write)| row.is(controller, write))
+                && is_selected(row, *fault)
+                && (is_whole || is_in_slice(*at, *fault))
+        })
+        .collect();
+    let began = Instant::now();
+    let found = side_by_side(&cells, |(_, row, fault)| {
+        let from = Instant::now();
+        let found = std::panic::catch_unwind(|| run(row, *fault, None));
+        let found = found.unwrap_or_else(|_| CellResult::panicked());
+        let name = format!("{} {} {fault:?}", row.controller, row.write);
+        let (tries, reads) = (found.log.attempts.len(), found.log.reads);
+        let took = from.elapsed().as_millis();
+        println!("{took:>5} ms {name}: {tries} tries, {reads} reads, {:?}", found.recovery);
+        for complaint in &found.complaints {
+            println!("!! {name}: {complaint}");
+        }
+        (*row, name, found)
+    });
+    let mut wrong = Vec::new();
+    let mut sent: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for (row, name, found) in &found {
+        wrong.extend(found.complaints.iter().map(|complaint| format!("{name}: {complaint}")));
+        sent.entry(row.controller).or_default().extend(found.log.writes.iter().cloned());
+    }
+    println!("{} cells in {:.1} s", found.len(), began.elapsed().as_secs_f64());
+    wrong.extend(unknown_writes(&sent));
+    assert!(wrong.is_empty(), "{} complaints:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Writes that were sent without a row, those too that are listed as never sent.
+fn unknown_writes(sent: &BTreeMap<&str, BTreeSet<String>>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (controller, writes) in sent {
+        for write in writes {
+            let has_row = rows().any(|row| row.controller == *controller && row.write == write);
+            let to_do = TO_DO.iter().any(|(of, known)| of == controller && known == write);
+            if has_row || to_do {
+                continue;
+            }
+            let never =
+                NEVER_SENT.iter().find(|never| never.controller == *controller && never.write == write);
+            let listed = never.map_or("it has no row", |never| never.reason);
+            wrong.push(format!("{controller} sent {write}: {listed}"));
+        }
+    }
+    wrong
+}
+
+/// Each planted bug is found in a cell in which nothing is wrong without it.
+#[test]
+fn planted_bugs_are_found_by_the_matrix() {
+    let row = |write| rows().find(|row| row.controller == "replicaset-controller" && row.write == write);
+    let row = row("create pods").expect("a row");
+    for (planted, complaint) in [
+        (Planted::StopsTheRest, "was never written"),
+        (Planted::Spins, "times, more than"),
+        (Planted::GivesUp, "never recovered"),
+    ] {
+        let found = run(row, Fault::Forbidden, Some(planted));
+        let is_found = found.complaints.iter().any(|found| found.contains(complaint));
+        assert!(is_found, "{planted:?}: {:?}", found.complaints);
+    }
+    assert_eq!(run(row, Fault::Forbidden, None).complaints, [""; 0]);
+}

@@ -1,0 +1,135 @@
+//! Controllers of the API itself: namespaces, garbage, quotas, roles.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{Row, row};
+use crate::matrix::seeder::{Seeder, template};
+use apiserver_model::{Deletion, Place};
+
+const GARBAGE: &str = "garbage-collector-controller";
+const NAMESPACE: &str = "namespace-controller";
+const VERSIONS: &str = "storageversion-garbage-collector-controller";
+
+pub(super) static ROWS: &[Row] = &[
+    row("clusterrole-aggregation-controller", "patch clusterroles.rbac.authorization.k8s.io", |seeder| {
+        let tag = seeder.tag;
+        let rules = json!([{ "apiGroups": [""], "resources": ["pods"], "verbs": ["get"] }]);
+        let metadata = json!({ "name": format!("{tag}-part"), "labels": { "part-of": tag } });
+        seeder.make("clusterroles", json!({ "metadata": metadata, "rules": rules }));
+        let selectors = json!([{ "matchLabels": { "part-of": tag } }]);
+        seeder.make("clusterroles", json!({ "aggregationRule": { "clusterRoleSelectors": selectors } }));
+    }),
+    Row {
+        // What was refused is decided once more, from a live read.
+        writes_per_pass: 2,
+        ..row(GARBAGE, "delete configmaps", |seeder| {
+            owned_map(seeder, &[("gone", "00000000-0000-4000-8000-000000000000")]);
+        })
+    },
+    row(GARBAGE, "patch configmaps", |seeder| {
+        let owner = seeder.make("secrets", json!({ "metadata": { "name": "there" } }));
+        let uid = owner["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+        owned_map(seeder, &[("gone", "00000000-0000-4000-8000-000000000000"), ("there", uid.as_str())]);
+    }),
+    ends(row(NAMESPACE, "update namespaces/finalize", ending_namespace)),
+    ends(row(NAMESPACE, "update namespaces/status", |seeder| {
+        let metadata = json!({ "finalizers": ["matrix.test/held"] });
+        seeder.make("configmaps", json!({ "metadata": metadata }));
+        ending_namespace(seeder);
+    })),
+    ends(row(NAMESPACE, "deletecollection pods", |seeder| {
+        seeder.make("pods", template());
+        ending_namespace(seeder);
+    })),
+    ends(row(NAMESPACE, "deletecollection configmaps", |seeder| {
+        seeder.make("configmaps", json!({}));
+        ending_namespace(seeder);
+    })),
+    Row {
+        // A quota is counted once more five seconds after its status was written, beside the change of an object.
+        period: Duration::from_secs(5),
+        writes_per_pass: 2,
+        ..row("resourcequota-controller", "update resourcequotas/status", |seeder| {
+            seeder.make("resourcequotas", json!({ "spec": { "hard": { "configmaps": "3" } } }));
+            seeder.make("configmaps", json!({}));
+        })
+    },
+    Row {
+        flags: &["--feature-gates=APIServerIdentity=true,StorageVersionAPI=true"],
+        ..row(VERSIONS, "delete storageversions.internal.apiserver.k8s.io", |seeder| {
+            storage_version(seeder, &["gone"]);
+        })
+    },
+    Row {
+        flags: &["--feature-gates=APIServerIdentity=true,StorageVersionAPI=true"],
+        world: |seeder| {
+            let metadata = json!({
+                "name": "there", "namespace": "kube-system",
+                "labels": { "apiserver.kubernetes.io/identity": "kube-apiserver" },
+            });
+            let spec = json!({ "holderIdentity": "there", "leaseDurationSeconds": 3600 });
+            seeder.make("leases", json!({ "metadata": metadata, "spec": spec }));
+        },
+        ..row(VERSIONS, "update storageversions.internal.apiserver.k8s.io/status", |seeder| {
+            storage_version(seeder, &["gone", "there"]);
+        })
+    },
+    row(
+        "validatingadmissionpolicy-status-controller",
+        "patch validatingadmissionpolicies.admissionregistration.k8s.io/status",
+        |seeder| {
+            let rules = json!([{
+                "apiGroups": [""], "apiVersions": ["v1"], "resources": ["nothing"], "operations": ["CREATE"],
+            }]);
+            let spec = json!({
+                "matchConstraints": { "resourceRules": rules }, "validations": [{ "expression": "true" }],
+            });
+            let policy = seeder.make("validatingadmissionpolicies", json!({ "spec": spec }));
+            seeder.amend("validatingadmissionpolicies", &policy, |policy| {
+                policy["metadata"]["generation"] = json!(1);
+            });
+        },
+    ),
+];
+
+/// A row of the namespace controller, whose backoff ends at a minute and which lists all kinds in each try.
+const fn ends(row: Row) -> Row {
+    Row { period: Duration::from_mins(1), reads_per_try: 70, ..row }
+}
+
+/// A `ConfigMap` of these Secrets.
+fn owned_map(seeder: &mut Seeder<'_>, owners: &[(&str, &str)]) {
+    let owners: Vec<_> = owners
+        .iter()
+        .map(|(name, uid)| json!({ "apiVersion": "v1", "kind": "Secret", "name": name, "uid": uid }))
+        .collect();
+    seeder.make("configmaps", json!({ "metadata": { "ownerReferences": owners } }));
+}
+
+/// Deletes the namespace of the tag.
+fn ending_namespace(seeder: &mut Seeder<'_>) {
+    let place = Place::new("namespaces", "", seeder.tag);
+    if seeder.model.get(&place).is_none() {
+        seeder.make("namespaces", json!({}));
+    }
+    seeder.model.delete("user", &place, &Deletion::default()).expect("the namespace is there");
+}
+
+/// What these API servers store.
+fn storage_version(seeder: &mut Seeder<'_>, servers: &[&str]) {
+    let name = format!("{}.things", seeder.tag);
+    let entries: Vec<_> = servers
+        .iter()
+        .map(|server| {
+            json!({
+                "apiServerID": server, "encodingVersion": "v1", "decodableVersions": ["v1"],
+                "servedVersions": ["v1"],
+            })
+        })
+        .collect();
+    let made = seeder.make("storageversions", json!({ "metadata": { "name": name }, "spec": {} }));
+    seeder
+        .amend("storageversions", &made, |version| version["status"] = json!({ "storageVersions": entries }));
+}

@@ -1,0 +1,66 @@
+//! Declared writes without a row: those that are never sent, and those that have none yet.
+
+/// A declared write that is never sent.
+pub(in crate::matrix) struct Never {
+    pub(in crate::matrix) controller: &'static str,
+    pub(in crate::matrix) write: &'static str,
+    pub(in crate::matrix) reason: &'static str,
+}
+
+const fn never(controller: &'static str, write: &'static str, reason: &'static str) -> Never {
+    Never { controller, write, reason }
+}
+
+/// Admission (`OwnerReferencesPermissionEnforcement`) checks this right when an owner waits for its dependents.
+const BLOCKS: &str = "a right that admission checks, not a request";
+/// kube-controller-manager's role has this right.
+const UNUSED: &str = "granted by the bootstrap role, and not used";
+
+pub(in crate::matrix) static NEVER_SENT: &[Never] = &[
+    never("replicaset-controller", "update replicasets.apps/finalizers", BLOCKS),
+    never("replicationcontroller-controller", "update replicationcontrollers/finalizers", BLOCKS),
+    never("deployment-controller", "update deployments.apps/finalizers", BLOCKS),
+    never("deployment-controller", "update pods", UNUSED),
+    never("daemonset-controller", "update daemonsets.apps/finalizers", BLOCKS),
+    never("statefulset-controller", "update statefulsets.apps/finalizers", BLOCKS),
+    never("statefulset-controller", "update pods/finalizers", BLOCKS),
+    never("statefulset-controller", "delete persistentvolumeclaims", BLOCKS),
+    never("job-controller", "update jobs.batch/finalizers", BLOCKS),
+    never("cronjob-controller", "update cronjobs.batch/finalizers", BLOCKS),
+    never("disruption-controller", "update pods/status", UNUSED),
+    never("endpoints-controller", "create endpoints/restricted", BLOCKS),
+    never("endpointslice-controller", "update services/finalizers", BLOCKS),
+    never("endpointslice-mirroring-controller", "update endpoints/finalizers", BLOCKS),
+    never("ephemeral-volume-controller", "update pods/finalizers", BLOCKS),
+    never("resourceclaim-controller", "update pods/finalizers", BLOCKS),
+    never("resourceclaim-controller", "update resourceclaims.resource.k8s.io/binding", BLOCKS),
+    never("garbage-collector-controller", "update *.*", UNUSED),
+    never(
+        "storage-version-migrator-controller",
+        "create *.*",
+        "asked for by an apply, which names a UID and creates nothing",
+    ),
+];
+
+/// Declared writes that have no row yet.
+pub(in crate::matrix) static TO_DO: &[(&str, &str)] = &[
+    // The provisioner creates directories of the host.
+    ("persistentvolume-binder-controller", "create persistentvolumes"),
+    // A migration is of a resource, so three that are alike are not independent.
+    ("storage-version-migrator-controller", "patch *.*"),
+    ("storage-version-migrator-controller", "patch customresourcedefinitions.apiextensions.k8s.io/status"),
+    ("storage-version-migrator-controller", "update storageversionmigrations.storagemigration.k8s.io/status"),
+    // The model of the API server does not store them.
+    ("podcertificaterequest-cleaner-controller", "delete podcertificaterequests.certificates.k8s.io"),
+    // Pods are deleted one by one where they have time to end.
+    ("namespace-controller", "delete *.*"),
+    ("resourceclaim-controller", "patch podgroups.scheduling.k8s.io/status"),
+];
+
+/// Rows whose cells do not hold yet, so that they are not run.
+pub(in crate::matrix) static UNSETTLED: &[(&str, &str)] = &[
+    // The seed does not make the controller update the slice.
+    ("endpointslice-mirroring-controller", "update endpointslices.discovery.k8s.io"),
+    // A delete that took effect and timed out starts another pod to empty the volume.
+    ("persistentvolume-binder-controller", "delete pods"),
+];
