@@ -91,7 +91,7 @@ func refuseNode(state tls.ConnectionState) error {
 // tlsConfig reads the files.
 func (o Options) tlsConfig() (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.ServerName}
-	if o.refuseNodes {
+	if o.refuseNodes || strings.EqualFold(o.ServerName, CertificateName) {
 		config.VerifyConnection = refuseNode
 	}
 	authorities, from := o.CA, "CA"

@@ -160,7 +160,7 @@ impl Session {
         let connected = async {
             let stream = way.connect(address).await?;
             let stream = handshake(stream, (expected, name), tls).await?;
-            if rule == CertificateName::Coxswain { refuse_nodes(stream) } else { Ok(stream) }
+            if expected.eq_ignore_ascii_case(COXSWAIN_NAME) { refuse_nodes(stream) } else { Ok(stream) }
         };
         let stream = tokio::time::timeout(limit, connected).await;
         let stream = stream.map_err(|_| format!("no answer within {}", human::duration(limit)))??;

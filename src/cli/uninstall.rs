@@ -65,7 +65,7 @@ fn successor(before: &Observation, now: &Observation) -> Result<String, String> 
     let is_of_release = |seen: &Observation| {
         let is_replica = seen.replicas.iter().any(|lease| holder(lease) == Some(held_by));
         let own = seen.release_pods();
-        own.contains(&host) || (is_replica && !own.is_empty())
+        own.contains(&host) || is_replica
     };
     if is_of_release(before) || is_of_release(now) {
         return Err(format!(

@@ -259,6 +259,9 @@ export class Finder {
     if (decision.name === "coxswain") {
       return connectRefusingNodes(replica.address, { ...shown, serverName: CERTIFICATE_NAME });
     }
+    if (shown.serverName?.toLowerCase() === CERTIFICATE_NAME) {
+      return connectRefusingNodes(replica.address, shown);
+    }
     if (decision.voucher !== "announcement") {
       return connect(replica.address, shown);
     }

@@ -27,8 +27,8 @@ const NAMESPACE: &str = "kube-system";
 const CHECK: Duration = Duration::from_secs(45);
 /// How long `clean` waits for the pods of the release to end. Helm waits for 5 minutes by default.
 const CLEAN: Duration = Duration::from_mins(3);
-/// A live replica renews its Lease in this time: every 10 s, with a tenth more at random and 5 s for the request.
-const RENEWAL: Duration = Duration::from_secs(20);
+/// A replica that renews its Lease no more within this time has ended: the Lease lasts 40 s, and a request takes up to 5 s.
+const RENEWAL: Duration = Duration::from_secs(45);
 /// The time between two observations.
 const INTERVAL: Duration = Duration::from_secs(2);
 

@@ -24,6 +24,7 @@ use super::config::Connection;
 use super::request::{InvalidPath, Query, RequestPath, web_socket};
 use super::transport::connect_http1;
 use crate::api::kinds::PODS;
+use crate::wire::json::read_json;
 
 /// The subprotocol.
 const CHANNELS: &str = "v4.channel.k8s.io";
@@ -160,7 +161,7 @@ async fn authenticate(request: &mut Request<()>, connection: &Connection) -> Res
 
 /// The message of a `Status`, or the text of another answer.
 fn refusal(body: &[u8]) -> String {
-    let status = serde_json::from_slice::<Value>(body).ok();
+    let status = read_json::<Value>(body).ok();
     let message = status.as_ref().and_then(|status| status["message"].as_str());
     printable(message.map_or_else(|| String::from_utf8_lossy(body), Into::into).trim())
 }

@@ -71,8 +71,9 @@ impl<T: Clone + Send + Sync + 'static> SharedReads<T> {
 
     /// Whether a read of this waits for its turn, so that another caller would join it.
     pub(super) fn is_lined_up(&self, what: &Read) -> bool {
-        let lines = self.0.lock();
-        lines.get(what).and_then(|line| line.next.as_ref()).is_some_and(|next| next.upgrade().is_some())
+        let next = self.0.lock().get(what).and_then(|line| line.next.clone());
+        // Upgraded without the lock: the last reference may be dropped here, and its `ReadPlace` takes the lock.
+        next.is_some_and(|next| next.upgrade().is_some())
     }
 }
 

@@ -2,6 +2,7 @@
 //! the old one expires.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use jiff::Timestamp;
 use rustls::crypto::CryptoProvider;
@@ -24,6 +25,8 @@ pub(super) struct Renewal {
     files: Option<CertFiles>,
     /// The authority to trust, in PEM.
     authority: latest::Sender<Option<String>>,
+    /// Whether the last attempt to write a certificate failed, to log a failure once.
+    has_failed: AtomicBool,
 }
 
 impl Renewal {
@@ -34,7 +37,8 @@ impl Renewal {
         files: Option<CertFiles>,
         chain: &[u8],
     ) -> Self {
-        Self { options, clock, files, authority: latest::Sender::new(authority(chain)) }
+        let authority = latest::Sender::new(authority(chain));
+        Self { options, clock, files, authority, has_failed: AtomicBool::new(false) }
     }
 
     /// Follows the authority of the certificate.
@@ -70,16 +74,24 @@ impl Renewal {
         let cert = tls::renew(&self.options, now, leaf)?;
         let chain = CertificateDer::pem_slice_iter(cert.as_bytes()).collect::<Result<_, _>>();
         let chain = chain.map_err(|error| ServeError::SelfSigned(error.to_string()))?;
-        certs.replace(0, CertifiedKey::new(chain, Arc::clone(&old.key)));
-        self.follow(cert.as_bytes());
         let path = files.cert.display();
         match tls::replace_cert(files, &cert).await {
             Ok(()) => tracing::info!(%path, "Renewed the self-signed serving certificate"),
+            // Clients that trust the CA in the file would refuse a certificate that exists in this process alone.
+            Err(error) if is_valid(leaf, now) => {
+                if !self.has_failed.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(%path, %error, "Failed to write the renewed serving certificate; serving the old one while it is valid");
+                }
+                return Ok(());
+            }
             Err(error) => tracing::warn!(
                 %path, %error,
-                "Failed to write the renewed serving certificate; serving it until the process ends"
+                "Failed to write the renewed serving certificate; the old one has expired, so serving the new one until the process ends"
             ),
         }
+        self.has_failed.store(false, Ordering::Relaxed);
+        certs.replace(0, CertifiedKey::new(chain, Arc::clone(&old.key)));
+        self.follow(cert.as_bytes());
         Ok(())
     }
 }
@@ -87,6 +99,12 @@ impl Renewal {
 /// The CA of a chain in PEM, if it is self-signed.
 fn authority(chain: &[u8]) -> Option<String> {
     std::str::from_utf8(chain).ok().and_then(tls::authority_of)
+}
+
+/// Whether a certificate has not expired.
+fn is_valid(leaf: &CertificateDer<'_>, now: Timestamp) -> bool {
+    X509Certificate::from_der(leaf)
+        .is_ok_and(|(_, leaf)| leaf.validity().not_after.timestamp() > now.as_second())
 }
 
 /// Whether 80 percent of a certificate's time are over.
