@@ -24,10 +24,10 @@ pub use unseen::Blocker;
 
 use self::absence::Absence;
 use self::node::{Dependent, Edge, Node, NodeId, Nodes};
+use self::unseen::AbsentApi;
 use super::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Uid};
 use coxswain_machinery::api::Kind;
 use coxswain_machinery::api::meta::{ObjectMeta, OwnerReference};
-use coxswain_machinery::model::clock::Stopwatch;
 use coxswain_machinery::random::{HashMap, HashSet};
 use coxswain_machinery::wire::Str;
 
@@ -67,10 +67,10 @@ pub struct Graph {
     absence: Absence,
     /// How many nodes are unseen.
     unseen: usize,
-    /// Resources of unseen objects that nobody serves, by group and name, and since when that is known without a break.
-    not_served: HashMap<(&'static str, &'static str), Stopwatch>,
+    /// Resources of unseen objects that nobody serves, by group and name.
+    not_served: HashMap<(&'static str, &'static str), AbsentApi>,
     /// Resources of unseen objects, and since when discovery has lacked each without a break.
-    hidden: HashMap<(&'static str, &'static str), (&'static Kind, Option<Stopwatch>)>,
+    hidden: HashMap<(&'static str, &'static str), (&'static Kind, Option<AbsentApi>)>,
 }
 
 impl State {

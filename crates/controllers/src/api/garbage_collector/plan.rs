@@ -124,7 +124,7 @@ fn blocked(found: &Blocker) -> Plan {
     let mut plan = Plan::default();
     match found {
         Blocker::There(_) | Blocker::NotServed => plan.look_again_after(UNSEEN),
-        Blocker::Unknown(why) => plan.retry = Some(why.clone()),
+        Blocker::Unreadable(why) | Blocker::Unknown(why) => plan.retry = Some(why.clone()),
         Blocker::Gone => {}
     }
     plan

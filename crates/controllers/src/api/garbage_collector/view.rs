@@ -226,6 +226,7 @@ fn observe_unseen(kinds: &dyn Kinds, unseen: ObjectIdentity, reads: &Reads) -> O
     let found = match reads.object(row, &unseen.key) {
         None => return Observation::Needs(vec![COLLECTOR_UNSEEN.of(Read::Object(row, unseen.key))]),
         Some(Err(error)) if served.is_none() && error.is_not_found() => Blocker::NotServed,
+        Some(Err(error)) if served.is_some() || error.code() == 503 => Blocker::Unreadable(error.to_string()),
         Some(Err(error)) => Blocker::Unknown(error.to_string()),
         Some(Ok(Some(live))) if live.meta().uid == unseen.uid => {
             Blocker::There(live.meta().owner_references.clone())

@@ -23,13 +23,40 @@ pub enum Blocker {
     Gone,
     /// Discovery lacks the resource and the API server answers 404 for its path.
     NotServed,
-    /// The read failed with this error. An API with a failing backend still exists.
+    /// The API exists, and the read failed with this error: discovery has the resource, or its backend is down.
+    Unreadable(String),
+    /// The read failed with this error, which is no evidence about the API.
     Unknown(String),
 }
 
 /// Minimum time without any API server that serves a resource before its objects count as deleted. A reinstalled API or an API server
 /// that restarts with other flags is absent for less.
 const FOR_GOOD: Duration = Duration::from_mins(10);
+/// Longest time between two reads of which both count. Owners look for their dependents every 30 seconds, so in a longer time without
+/// a read the API may have come and gone.
+const LONGEST_BREAK: Duration = Duration::from_mins(2);
+
+/// The absence of an API that reads, or discovery, have found.
+#[derive(Debug)]
+pub(super) struct AbsentApi {
+    since: Stopwatch,
+    last_read: Stopwatch,
+}
+
+impl AbsentApi {
+    fn start() -> Self {
+        Self { since: Stopwatch::start(), last_read: Stopwatch::start() }
+    }
+
+    /// Notes another read, or another answer of discovery, that did not find the API, and returns whether it is gone for good.
+    fn is_for_good(&mut self) -> bool {
+        if self.last_read.elapsed() > LONGEST_BREAK {
+            *self = Self::start();
+        }
+        self.last_read = Stopwatch::start();
+        self.since.elapsed() >= FOR_GOOD
+    }
+}
 
 impl Graph {
     /// Objects of `kind` are not watched any more. That is no proof that they are gone: the server may prefer another version, or
@@ -53,9 +80,6 @@ impl Graph {
     pub fn shown(&mut self, kind: &'static Kind, affected: &mut AffectedObjects) {
         self.not_served.remove(&(kind.group, kind.resource));
         self.hidden.remove(&(kind.group, kind.resource));
-        if self.unseen == 0 {
-            return;
-        }
         for id in self.unseen_of(kind) {
             self.take_out(id, Removal::Missed, affected);
         }
@@ -67,24 +91,28 @@ impl Graph {
         let node = self.nodes.get(id).filter(|node| node.is_unseen);
         let Some(kind) = node.and_then(|node| node.row) else { return };
         let resource = (kind.group, kind.resource);
-        if *found != Blocker::NotServed {
+        if matches!(found, Blocker::There(_) | Blocker::Gone | Blocker::Unreadable(_)) {
             self.not_served.remove(&resource);
         }
-        let removal = match found {
+        let (removal, gone) = match found {
             Blocker::There(references) => return self.relink(id, references, false, affected),
-            Blocker::Unknown(_) => return,
-            Blocker::Gone => Removal::Deleted,
+            Blocker::Unreadable(_) | Blocker::Unknown(_) => return,
+            Blocker::Gone => (Removal::Deleted, vec![id]),
             Blocker::NotServed => {
-                let since = self.not_served.entry(resource).or_insert_with(Stopwatch::start);
-                if since.elapsed() < FOR_GOOD {
+                let absent = self.not_served.entry(resource).or_insert_with(AbsentApi::start);
+                if !absent.is_for_good() {
                     return;
                 }
-                Removal::Missed
+                // All of them: a read for each would take 40 minutes for 100,000 objects.
+                self.not_served.remove(&resource);
+                (Removal::Missed, self.unseen_of(kind))
             }
         };
-        // They may wait for others that are unseen.
-        self.tell_waiting_owners(id, affected);
-        self.take_out(id, removal, affected);
+        for id in gone {
+            // They may wait for others that are unseen.
+            self.tell_waiting_owners(id, affected);
+            self.take_out(id, removal, affected);
+        }
     }
 
     /// Removes unseen objects of resources that no API server has served for ten minutes, so that resources that come and go under ever
@@ -96,11 +124,11 @@ impl Graph {
         affected: &mut AffectedObjects,
     ) {
         let mut gone: Vec<&'static Kind> = Vec::new();
-        for (kind, since) in self.hidden.values_mut() {
+        for (kind, absent) in self.hidden.values_mut() {
             if served(kind) != Ok(None) {
-                *since = None;
-            } else if since.get_or_insert_with(Stopwatch::start).elapsed() >= FOR_GOOD {
-                *since = None;
+                *absent = None;
+            } else if absent.get_or_insert_with(AbsentApi::start).is_for_good() {
+                *absent = None;
                 gone.push(*kind);
             }
         }
@@ -133,7 +161,11 @@ impl Graph {
         owners.any(|owner| owner.state.foreground_deleting)
     }
 
+    /// Returns the unseen objects of the resource of `kind`, whatever their version.
     fn unseen_of(&self, kind: &'static Kind) -> Vec<NodeId> {
+        if self.unseen == 0 {
+            return Vec::new();
+        }
         self.nodes.iter().filter(|(_, node)| is_unseen_of(node, kind)).map(|(id, _)| id).collect()
     }
 
