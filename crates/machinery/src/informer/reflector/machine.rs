@@ -205,7 +205,9 @@ impl State {
 
     /// What becomes of the state when `input` happens `at` this long after the beginning, and what to do about it.
     pub(super) fn step(mut self, input: Input, at: Duration) -> (Self, Effects) {
-        if let Input::Failed(fault) = input {
+        if let Input::Failed(fault) = input
+            && !self.is_listing_in_place_of_a_stream()
+        {
             self.heed(fault.cause);
         }
         let phase = std::mem::replace(&mut self.phase, Phase::Idle);
@@ -238,6 +240,12 @@ impl State {
             }
         };
         (self, effects)
+    }
+
+    /// Whether the request under way is a list in place of a stream that failed. Its fault continues that of the stream: otherwise a server
+    /// that cuts streams and another one that refuses lists would be asked by turns without growing pauses.
+    fn is_listing_in_place_of_a_stream(&self) -> bool {
+        self.stream && matches!(self.phase, Phase::Asked(Request::List { page: Page::First, .. }))
     }
 
     /// What failed for another reason than this is no reason to wait: a server that answers again after it was away, and

@@ -235,6 +235,31 @@ fn a_stream_is_asked_for_again_if_the_server_is_busy_or_away() {
 }
 
 #[test]
+fn pauses_grow_while_streams_and_the_lists_in_their_place_fail_by_turns() {
+    for stream in [Cause::Lost, Cause::Expired] {
+        for in_its_place in [Cause::Busy, Cause::Refused] {
+            let mut state = State::new(true, false, Backoff::default());
+            (state, _) = state.step(Input::Begin, Duration::ZERO);
+            let (mut now, mut longest) = (Duration::ZERO, Duration::ZERO);
+            for _ in 0..10 {
+                let mut effects;
+                (state, effects) = state.step(failed(stream), now);
+                if effects.next == list(false, Page::First) || effects.next == list(true, Page::First) {
+                    (state, effects) = state.step(failed(in_its_place), now);
+                }
+                let (Next::Wait(pause) | Next::Await { pause, .. }) = effects.next else {
+                    panic!("{stream:?}, {in_its_place:?}: {effects:?}");
+                };
+                assert!(pause >= longest, "{stream:?}, {in_its_place:?}: {pause:?} after {longest:?}");
+                (now, longest) = (now + pause, pause);
+                (state, _) = state.step(Input::Elapsed, now);
+            }
+            assert!(longest >= Duration::from_secs(25), "{stream:?}, {in_its_place:?}: {longest:?}");
+        }
+    }
+}
+
+#[test]
 fn a_page_that_fails_is_asked_again_and_an_expired_token_asks_for_all() {
     walk(
         State::new(false, false, Backoff::default()),
