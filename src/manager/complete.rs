@@ -19,7 +19,7 @@ use super::error::ManagerError;
 use super::event_logger::EventLogger;
 use super::leadership::{self, Leases, Lock};
 use super::lease_policy::LeasePolicy;
-use super::overrides::{self, Overrides};
+use super::overrides::{self, Adoption, Overrides};
 use super::replicas::Replicas;
 use super::serving::PortMetrics;
 use super::signing::Authorities;
@@ -282,11 +282,20 @@ impl Completed {
         drop(self.mutations.spawn(async move { journal.write(event).await }));
     }
 
-    /// Whether the Lease by which this replica leads is older than this process.
-    fn led_before(&self) -> bool {
+    /// Creates the Lease of overrides of this group; goes on with that until `stop` if the controllers can start without it.
+    async fn adopt_overrides(&self, stop: &CancellationToken) {
         let meta = self.main_lock.as_ref().and_then(|lock| lock.elector.lease_meta());
-        let created = meta.and_then(|meta| meta.creation_timestamp);
-        created.is_some_and(|created| jiff::Timestamp::from(created) < self.started)
+        let inherits = overrides::inherits(meta.as_ref(), self.started);
+        let namespace = &self.runtime.config.flags.leader_elect_resource_namespace;
+        let election = self.main_lock.as_ref().map(|lock| Key::new(namespace, &lock.name));
+        let adoption = self.overrides.adopt_shared(inherits, election.as_ref()).await;
+        if let Adoption::Pending { inherits } = adoption {
+            let (overrides, stop) = (Arc::clone(&self.overrides), stop.clone());
+            let adopting = async move {
+                stop.run_until_cancelled(overrides.adopt_while_leading(inherits)).await;
+            };
+            drop(self.mutations.spawn(adopting));
+        }
     }
 
     async fn start_controllers(
@@ -311,7 +320,7 @@ impl Completed {
         if known.is_some() {
             if under == MigrationLock::Main {
                 // Boxed, because everything here is a part of the manager's future.
-                let adopted = Box::pin(self.overrides.adopt_shared(self.led_before()));
+                let adopted = Box::pin(self.adopt_overrides(stop));
                 if stop.run_until_cancelled(adopted).await.is_none() {
                     return Ok(());
                 }

@@ -3,6 +3,8 @@
 //! An entry that can't be read never changes what runs: the last one that could be read holds on. Writing is the admin
 //! API's, through [`Overrides::write`]; what it wrote is in force here at once, before the watch brings it.
 
+mod adoption;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -30,6 +32,8 @@ use coxswain_machinery::model::backoff::ExponentialBackoff;
 use coxswain_machinery::model::plan::Regarding;
 use coxswain_machinery::serve::HealthCheck;
 use coxswain_machinery::wire::{Message, Str, Uid};
+
+pub(super) use adoption::{Adoption, inherits};
 
 /// The wait after a read that failed before the overrides are known.
 const FIRST_LOOK: ExponentialBackoff =
@@ -248,61 +252,6 @@ impl Overrides {
         }
     }
 
-    /// Creates the Lease of a group other than the default one. A group that led before (`led_before`), with an older
-    /// version, takes over the overrides in force of the Lease that all groups shared; a new group has nothing to inherit.
-    /// No controller may start before.
-    pub(super) async fn adopt_shared(&self, led_before: bool) {
-        let Some(shared) = &self.shared else { return };
-        let mut failures = 0;
-        let mut refused_since = None;
-        loop {
-            let (error, is_ignorable) = match self.try_to_adopt(led_before.then_some(shared)).await {
-                Ok(()) => return,
-                Err(AdoptError::Unread(error)) => {
-                    let is_refused = matches!(error, StoreError::Unreadable(_));
-                    (error, is_refused)
-                }
-                // Without overrides to adopt, the controllers can start without the Lease.
-                Err(AdoptError::Unwritten { error, overrides }) => (error, overrides == 0),
-            };
-            if !is_ignorable {
-                refused_since = None;
-            } else if refused_since.get_or_insert_with(Instant::now).elapsed() >= REFUSED_FOR {
-                let lease = shared.key();
-                tracing::error!(%error, %lease, "Failed to adopt the overrides of older versions; the flags alone select controllers");
-                return;
-            }
-            let pause = FIRST_LOOK.next(&mut failures);
-            tracing::warn!(%error, again_in = ?pause, "Waiting for the overrides of older versions before controllers start");
-            sleep(pause).await;
-        }
-    }
-
-    async fn try_to_adopt(&self, shared: Option<&OverrideStore>) -> Result<(), AdoptError> {
-        let held = self.store.read().await.map_err(AdoptError::Unread)?;
-        if !held.raw.is_empty() {
-            self.adopted.store(true, Ordering::Release);
-            return Ok(());
-        }
-        let now = self.event_logger.now();
-        let set = match shared {
-            Some(shared) => shared.read().await.map_err(AdoptError::Unread)?.set,
-            None => OverrideSet::default(),
-        };
-        let in_force = set.entries().filter(|(_, entry)| entry.is_in_force(now));
-        let changes: Vec<(String, Entry)> =
-            in_force.map(|(name, entry)| (name.to_owned(), entry.clone())).collect();
-        for (name, entry) in &changes {
-            tracing::warn!(
-                controller = name,
-                user = entry.user,
-                "Override of the Lease that all groups shared is kept"
-            );
-        }
-        let written = self.write(&held, &changes).await.map(drop);
-        written.map_err(|error| AdoptError::Unwritten { error, overrides: changes.len() })
-    }
-
     /// Whether the overrides have been read.
     pub(super) fn are_known(&self) -> bool {
         *self.known.subscribe().borrow()
@@ -424,14 +373,6 @@ impl HealthCheck for Overrides {
     }
 }
 
-/// Failure to adopt the overrides of older versions.
-enum AdoptError {
-    /// A read of the shared Lease or of the group's Lease failed.
-    Unread(StoreError),
-    /// The group's Lease with this number of overrides could not be created.
-    Unwritten { error: StoreError, overrides: usize },
-}
-
 /// What the controllers were told last, and when.
 struct Applied {
     set: Arc<OverrideSet>,
@@ -440,7 +381,7 @@ struct Applied {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, VecDeque};
+    use std::collections::VecDeque;
 
     use bytes::Bytes;
     use http::{Request, Response};
@@ -490,10 +431,10 @@ mod tests {
         assert!(seen.takes(21, Source::Watch, now + OVERTAKEN));
     }
 
-    const NAME: &str = "deployment-controller";
+    pub(super) const NAME: &str = "deployment-controller";
 
     /// The Lease with one override, as the API server sends it.
-    fn lease() -> Vec<u8> {
+    pub(super) fn lease() -> Vec<u8> {
         let value = r#"{"desired":"disabled","time":"2026-11-21T12:00:00Z","version":1,"replica":"a"}"#;
         let metadata = ObjectMeta {
             name: LEASE_NAME.into(),
@@ -505,7 +446,7 @@ mod tests {
         wrap_envelope("coordination.k8s.io/v1", "Lease", &Lease { metadata, ..Lease::default() }.to_bytes())
     }
 
-    fn status(code: u16, reason: &str) -> (u16, Vec<u8>) {
+    pub(super) fn status(code: u16, reason: &str) -> (u16, Vec<u8>) {
         (
             code,
             format!(r#"{{"kind":"Status","reason":"{reason}","code":{code},"message":"no"}}"#).into_bytes(),
@@ -533,90 +474,10 @@ mod tests {
         Overrides::new(store, &Group::default(), Arc::new(EventLogger::new(Arc::new(SystemClock))))
     }
 
-    fn no_lease(name: &str) -> (u16, Vec<u8>) {
+    pub(super) fn no_lease(name: &str) -> (u16, Vec<u8>) {
         let details = format!(r#"{{"name":"{name}","group":"coordination.k8s.io","kind":"leases"}}"#);
         let body = format!(r#"{{"kind":"Status","reason":"NotFound","code":404,"details":{details}}}"#);
         (404, body.into_bytes())
-    }
-
-    /// Leases by name, on an API server that takes them as they are written.
-    type Stored = Arc<Mutex<BTreeMap<String, Vec<u8>>>>;
-
-    fn group_b(stored: &Stored) -> Overrides {
-        group_with(stored, (201, Vec::new()))
-    }
-
-    /// The same where Leases can be created, or where that is answered so.
-    fn group_with(stored: &Stored, created: (u16, Vec<u8>)) -> Overrides {
-        let stored = Arc::clone(stored);
-        let service = tower::service_fn(move |request: Request<Full<Bytes>>| {
-            let (stored, created) = (Arc::clone(&stored), created.clone());
-            async move {
-                let (parts, body) = request.into_parts();
-                let body = body.collect().await?.to_bytes();
-                let name = parts.uri.path().rsplit('/').next().unwrap_or_default().to_owned();
-                let is_create = parts.method == http::Method::POST;
-                let (code, answer) = if is_create && created.0 != 201 {
-                    created
-                } else if is_create {
-                    let object = coxswain_machinery::wire::unwrap_envelope(&body)?;
-                    let name = Lease::decode(&object)?.metadata.name.to_string();
-                    stored.lock().insert(name, body.to_vec());
-                    (201, body.to_vec())
-                } else {
-                    let lease = stored.lock().get(&name).cloned();
-                    lease.map_or_else(|| no_lease(&name), |lease| (200, lease))
-                };
-                let body = Full::new(Bytes::from(answer)).map_err(|never| match never {}).boxed_unsync();
-                Ok::<_, BoxError>(Response::builder().status(code).body(body)?)
-            }
-        });
-        let client = ApiClient::new(HttpService::new(service), "test");
-        let store = OverrideStore::new(client, Arc::new(|name| name == NAME));
-        let logger = Arc::new(EventLogger::new(Arc::new(SystemClock)));
-        Overrides::new(store, &Group::new("kube-system", "b"), logger)
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_group_that_led_before_keeps_the_shared_overrides_and_a_new_one_inherits_none() {
-        let shared = || Stored::new(Mutex::new([(LEASE_NAME.to_owned(), lease())].into()));
-        let disables = |overrides: &Overrides| overrides.set().entry(NAME).is_some();
-
-        let stored = shared();
-        let upgraded = group_b(&stored);
-        upgraded.first_look().await;
-        assert!(!disables(&upgraded));
-        // A standby takes no order under a leader of an older version, which acts on the shared Lease.
-        assert!(
-            matches!(upgraded.read().await, Err(StoreError::Unavailable(why)) if why.contains("call the leader"))
-        );
-        upgraded.adopt_shared(true).await;
-        assert!(disables(&upgraded), "what is disabled stays disabled");
-        assert!(upgraded.read().await.unwrap().set.entry(NAME).is_some());
-        assert_eq!(stored.lock().keys().collect::<Vec<_>>(), ["coxswain-overrides", "coxswain-overrides-b"]);
-        assert_eq!(stored.lock()[LEASE_NAME], lease(), "the other group keeps its overrides");
-
-        let stored = shared();
-        let fresh = group_b(&stored);
-        fresh.first_look().await;
-        fresh.adopt_shared(false).await;
-        assert!(!disables(&fresh));
-        // Its Lease exists, so its next process inherits nothing either.
-        let restarted = group_b(&stored);
-        restarted.adopt_shared(true).await;
-        assert!(!disables(&restarted));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_group_that_may_not_create_its_lease_starts_where_it_loses_no_override() {
-        for (led_before, ends) in [(false, true), (true, false)] {
-            let shared = Mutex::new([(LEASE_NAME.to_owned(), lease())].into());
-            let group = group_with(&Stored::new(shared), (403, status(403, "Forbidden").1));
-            group.first_look().await;
-            let adopted = group.adopt_shared(led_before);
-            let ended = tokio::time::timeout(Duration::from_mins(5), adopted).await.is_ok();
-            assert_eq!(ended, ends, "led before: {led_before}");
-        }
     }
 
     /// Whether the first look ends within a minute, and what is known then.
