@@ -80,6 +80,12 @@ fn uninstall_without_another_manager_is_refused() {
     let [_, last] = running("coxswain-a_1");
     let dead = || without_pods("coxswain-a_1", 2);
     let why = observed(&[last.clone(), dead(), dead()]).unwrap_err();
+    assert!(why.starts_with("coxswain-a_1 holds the Lease") && why.contains("no other"), "{why}");
+    // The pod of the leader is gone, and its process still renews the Lease.
+    let renewing = |renewed| without_pods("coxswain-a_1", renewed);
+    assert!(observed(&[last.clone(), renewing(4), renewing(6), renewing(8)]).is_err());
+    let gone = |renewed| Observation { replicas: Vec::new(), ..without_pods("host_9", renewed) };
+    let why = observed(&[last.clone(), gone(2), gone(2)]).unwrap_err();
     assert!(why.ends_with("does not renew the Lease kube-system/kube-controller-manager"), "{why}");
     // It renewed the Lease just before it was killed.
     let killed = || without_pods("coxswain-a_1", 4);

@@ -22,9 +22,8 @@ pub use facts::{HeldDependent, NodeFacts, ObjectFacts, ObjectIdentity};
 pub use node::{Coordinates, State};
 pub use unseen::Blocker;
 
-use self::absence::Absence;
+use self::absence::{Absence, AbsentApi};
 use self::node::{Dependent, Edge, Node, NodeId, Nodes};
-use self::unseen::AbsentApi;
 use super::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Uid};
 use coxswain_machinery::api::Kind;
 use coxswain_machinery::api::meta::{ObjectMeta, OwnerReference};

@@ -4,15 +4,13 @@
 //! that waits for it goes on waiting. It ends when a watch shows it again or shows all objects of its resource without it, and
 //! when a live read does not find it. Objects of a resource that never returns are removed, unless other objects depend on them.
 
-use std::time::Duration;
-
+use super::absence::AbsentApi;
 use super::facts::identity;
 use super::node::{Node, NodeId, State};
 use super::{AffectedObjects, Graph, ObjectIdentity, Removal};
 use crate::api::garbage_collector::Uid;
 use coxswain_machinery::api::Kind;
 use coxswain_machinery::api::meta::OwnerReference;
-use coxswain_machinery::model::clock::Stopwatch;
 
 /// How an unseen object was found by a live read.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,35 +25,6 @@ pub enum Blocker {
     Unreadable(String),
     /// The read failed with this error, which is no evidence about the API.
     Unknown(String),
-}
-
-/// Minimum time without any API server that serves a resource before its objects count as deleted. A reinstalled API or an API server
-/// that restarts with other flags is absent for less.
-const FOR_GOOD: Duration = Duration::from_mins(10);
-/// Longest time between two reads of which both count. Owners look for their dependents every 30 seconds, so in a longer time without
-/// a read the API may have come and gone.
-const LONGEST_BREAK: Duration = Duration::from_mins(2);
-
-/// The absence of an API that reads, or discovery, have found.
-#[derive(Debug)]
-pub(super) struct AbsentApi {
-    since: Stopwatch,
-    last_read: Stopwatch,
-}
-
-impl AbsentApi {
-    fn start() -> Self {
-        Self { since: Stopwatch::start(), last_read: Stopwatch::start() }
-    }
-
-    /// Notes another read, or another answer of discovery, that did not find the API, and returns whether it is gone for good.
-    fn is_for_good(&mut self) -> bool {
-        if self.last_read.elapsed() > LONGEST_BREAK {
-            *self = Self::start();
-        }
-        self.last_read = Stopwatch::start();
-        self.since.elapsed() >= FOR_GOOD
-    }
 }
 
 impl Graph {
