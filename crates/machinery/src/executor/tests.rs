@@ -187,8 +187,8 @@ async fn what_the_server_does_not_do_can_be_tolerated() {
     for (code, unsupported, tolerated) in [
         (405, true, true),
         (404, true, true),
-        (406, true, true),
-        (415, true, true),
+        (406, true, false),
+        (415, true, false),
         (403, true, false),
         (500, true, false),
         (405, false, false),
