@@ -105,7 +105,7 @@ pub(super) async fn assert_reserves(plane: &ControlPlane) {
 
 /// A manager that leads reports whether the policy is in force.
 async fn assert_reported(plane: &ControlPlane, expected: f64) {
-    let manager = plane.coxswain("reporter", &["--leader-elect=false"]);
+    let manager = plane.coxswain(&format!("reporter-{expected}"), &["--leader-elect=false"]);
     let observe = || manager.page(Caller::Admin, "/metrics");
     until("the report of the policy", LIMIT, observe, |page| {
         page.metric("coxswain_lease_policy_in_force") == Some(expected)
