@@ -1,10 +1,8 @@
 //! What the controller counts of its work, under the original's names. Decides nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use prometheus::{GaugeVec, Histogram, IntCounterVec, Opts, exponential_buckets};
 
 use super::zones::{Zone, ZoneSize};
@@ -18,8 +16,6 @@ pub(super) struct Metrics {
     health: GaugeVec,
     unhealthy: GaugeVec,
     evictions: IntCounterVec,
-    /// Zones that were gone at the last look. Their series are removed at the next one.
-    gone: Arc<Mutex<BTreeSet<Str>>>,
     one: Histogram,
     all: Histogram,
 }
@@ -42,7 +38,6 @@ impl Metrics {
                 "Nodes of a zone whose pods were driven away for their health.",
                 &["zone"],
             )?,
-            gone: Arc::default(),
             one: metrics.histogram(
                 "node_collector_update_node_health_duration_seconds",
                 "Duration of a look at one node.",
@@ -58,10 +53,8 @@ impl Metrics {
 
     /// Zones were looked at; those that are there no more are empty and well.
     pub(super) fn looked(&self, before: &BTreeMap<Str, Zone>, now: &BTreeMap<Str, Zone>) {
-        self.remove_gone(now);
-        let gone: Vec<&Str> = before.keys().filter(|name| !now.contains_key(*name)).collect();
-        self.gone.lock().extend(gone.iter().copied().cloned());
-        let gone = gone.into_iter().map(|name| (name, ZoneSize::default()));
+        let gone =
+            before.keys().filter(|name| !now.contains_key(*name)).map(|name| (name, ZoneSize::default()));
         for (name, size) in now.iter().map(|(name, zone)| (name, zone.size)).chain(gone) {
             let labels = [name.as_str()];
             let ready = if size.all() == 0 { 100.0 } else { 100.0 * size.ready as f64 / size.all() as f64 };
@@ -69,21 +62,6 @@ impl Metrics {
             self.health.with_label_values(&labels).set(ready);
             self.unhealthy.with_label_values(&labels).set(size.unready as f64);
             self.evictions.with_label_values(&labels).inc_by(0);
-        }
-    }
-
-    /// Removes the series of zones that have been gone for a look, because nodes choose the names of zones.
-    fn remove_gone(&self, now: &BTreeMap<Str, Zone>) {
-        for name in std::mem::take(&mut *self.gone.lock()) {
-            if now.contains_key(&name) {
-                continue;
-            }
-            let labels = [name.as_str()];
-            for gauges in [&self.size, &self.health, &self.unhealthy] {
-                // An error says that there is no such series.
-                let _ = gauges.remove_label_values(&labels);
-            }
-            let _ = self.evictions.remove_label_values(&labels);
         }
     }
 
