@@ -32,7 +32,7 @@ const RETRY: Duration = Duration::from_mins(5);
 const LONGEST: usize = 1 << 20;
 const CHECK: &str = "leasePolicy";
 
-/// What the leader knows of the policy.
+/// Holds the state of the policy as it was last read.
 pub(super) struct LeasePolicy {
     state: latest::Sender<LeasePolicyState>,
     in_force: IntGaugeVec,
@@ -172,7 +172,7 @@ async fn first(client: &ApiClient, resource: &'static str) -> Result<Option<Valu
     }
 }
 
-/// What policy and binding come to.
+/// Compares the policy and its binding with the manifest.
 fn judge(policy: Option<&Value>, binding: Option<&Value>) -> LeasePolicyState {
     let (Some(policy), Some(binding)) = (policy, binding) else { return LeasePolicyState::Missing };
     let matches = |kind: &str, stored: &Value| {

@@ -158,7 +158,7 @@ impl Faults {
         *self.counts.entry(what).or_default() += 1;
     }
 
-    /// What becomes of a request of this controller, and how long it and its answer take.
+    /// Returns the fate of a request of this controller, and the delays of the request and its answer.
     pub(crate) fn draw(&mut self, agent: &str, asked: &Asked) -> (Fate, Duration, Duration) {
         if let Some(aim) = &mut self.aim {
             return (aim.fate(agent, asked), NEAR, NEAR);

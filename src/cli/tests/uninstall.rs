@@ -44,7 +44,7 @@ fn running(holder: &str) -> [Observation; 2] {
     })
 }
 
-/// What is found after these observations.
+/// Returns the verdict after these observations.
 fn observed(all: &[Observation]) -> Result<String, String> {
     let mut takeover = Takeover::default();
     let mut found = Err(String::new());

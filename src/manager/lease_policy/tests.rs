@@ -1,4 +1,4 @@
-//! What the leader finds of the policy, and where it says so.
+//! Tests of the check of the policy and of its reports.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

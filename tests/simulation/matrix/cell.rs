@@ -243,7 +243,7 @@ impl Cell {
         false
     }
 
-    /// What is wrong with the time in which the write got the answer.
+    /// Returns the complaints about the time in which the write got the answer.
     fn complaints(&self, during: &Log) -> Vec<String> {
         let Self { row, fault, .. } = self;
         let mut complaints = Vec::new();

@@ -171,7 +171,7 @@ fn printable(text: &str) -> String {
     text.chars().filter(|character| !character.is_control()).take(LONGEST_ERROR).collect()
 }
 
-/// What is known of the channels.
+/// The state of the channels.
 #[derive(Debug)]
 struct Channels {
     port: u16,

@@ -31,7 +31,7 @@ struct EventQueue {
 struct EventLanes {
     places: usize,
     waiting: usize,
-    /// Those that are not empty.
+    /// Lanes with at least one event, by namespace.
     lanes: HashMap<Str, VecDeque<Emitted>>,
     /// Their lengths, to find the longest.
     lengths: BTreeSet<(usize, Str)>,

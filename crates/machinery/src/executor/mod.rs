@@ -77,7 +77,7 @@ pub struct Executed {
     pub results: Vec<ActionEnd>,
     /// Writes that were carried out or may have been, tolerated refusals included, in no order within a batch.
     pub effects: Vec<Effect>,
-    /// What failed. A canceled request is not a failure.
+    /// The failed actions. A canceled request is not a failure.
     pub failures: Vec<Failure>,
     /// The error behind the first failure.
     pub error: Option<ExecuteError>,

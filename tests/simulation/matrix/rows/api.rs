@@ -22,7 +22,7 @@ pub(super) static ROWS: &[Row] = &[
         seeder.make("clusterroles", json!({ "aggregationRule": { "clusterRoleSelectors": selectors } }));
     }),
     Row {
-        // What was refused is decided once more, from a live read.
+        // The controller decides a refused write once more, from a live read.
         writes_per_pass: 2,
         ..row(GARBAGE, "delete configmaps", |seeder| {
             owned_map(seeder, &[("gone", "00000000-0000-4000-8000-000000000000")]);
@@ -117,7 +117,7 @@ fn ending_namespace(seeder: &mut Seeder<'_>) {
     seeder.model.delete("user", &place, &Deletion::default()).expect("the namespace is there");
 }
 
-/// What these API servers store.
+/// The objects that these API servers store.
 fn storage_version(seeder: &mut Seeder<'_>, servers: &[&str]) {
     let name = format!("{}.things", seeder.tag);
     let entries: Vec<_> = servers

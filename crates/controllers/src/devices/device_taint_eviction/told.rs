@@ -11,7 +11,7 @@ use coxswain_machinery::wire::Uid;
 #[derive(Debug, Default)]
 pub(super) struct Told(pub(super) Mutex<HashMap<Key, (Uid, i64)>>);
 
-/// What a plan tells beside its steps: the rule without an effect that it tells of.
+/// The rule without an effect whose status the plan reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Note {
     pub(super) told: Option<(Uid, i64)>,

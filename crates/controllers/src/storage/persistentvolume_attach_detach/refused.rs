@@ -27,7 +27,7 @@ pub(super) fn refused(view: &View) -> Draft {
         view.failures.iter().filter(|failure| failure.kind == &VOLUME_ATTACHMENTS).collect();
     let wanted =
         view.book.wants.iter().filter_map(|(volume, want)| Some((want.attachment.as_ref()?, volume)));
-    // Of two volumes with one attachment the first counts.
+    // The first of two volumes with one attachment counts.
     let wanted: HashMap<&Str, &Str> = wanted.rev().collect();
     let held = view.book.held.iter().filter_map(|(volume, held)| Some((held.attachment.as_ref()?, volume)));
     let held: HashMap<&Str, &Str> = held.rev().collect();

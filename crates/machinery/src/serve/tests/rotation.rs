@@ -174,7 +174,7 @@ async fn certificate_in_memory_is_made_again_before_it_expires() {
     assert_eq!(*port.expiry.serving.lock(), [year, year, year + seconds, year + seconds]);
 }
 
-/// Those of this process, and those that kube-controller-manager has left there, whose keys are RSA keys in PKCS#1.
+/// This process and kube-controller-manager make such certificates; the keys of the latter are RSA keys in PKCS#1.
 #[tokio::test]
 async fn self_made_certificate_in_its_directory_is_renewed_with_its_key() {
     let begin: Timestamp = BEGIN.parse().unwrap();
