@@ -1,9 +1,8 @@
 //! Callers with client certificates of unusual forms: both managers authenticate the same user and groups, or refuse both.
 
-use coxswain_machinery::tls::key_cases::KEY_CASES;
 use coxswain_machinery::x509::fixtures::{element, name_part};
 
-use crate::harness::{Answer, ControlPlane, Identity};
+use crate::harness::{Answer, ControlPlane, Identity, key_case};
 
 /// A path that members of `system:masters` may read.
 const PAGE: &str = "/metrics";
@@ -37,7 +36,7 @@ fn outcome(answer: Option<&Answer>) -> Outcome {
 async fn unusual_client_certificates_name_the_same_user_and_groups_to_both_managers() {
     let plane = ControlPlane::shared();
     let (ours, theirs) = (plane.running("coxswain"), plane.go_manager("callers-go", &[]));
-    let key = KEY_CASES.iter().find(|case| case.name == "P-256").expect("a case").pem;
+    let key = key_case("P-256");
     let jane = || name_part(COMMON_NAME, UTF8_STRING, b"jane");
     let masters = |tag: u8| name_part(ORGANIZATION, tag, b"system:masters");
     let wide: Vec<u8> = b"jane".iter().flat_map(|byte| [0, *byte]).collect();

@@ -47,7 +47,7 @@ async fn cron_job_with_every_and_a_shorter_starting_deadline_starts_jobs() {
     namespace.api::<CronJob>().delete("often", &DeleteParams::default()).await.expect("it is deleted");
 }
 
-/// The refused create of a pod kept surplus pods, which filled the quota.
+/// kube-controller-manager keeps surplus pods while a create is refused, and these pods fill the quota.
 #[tokio::test]
 async fn parallel_stateful_set_whose_pod_a_quota_refuses_is_scaled_down() {
     let namespace = ControlPlane::shared().cluster().await.namespace("surplus").await;
@@ -92,7 +92,7 @@ async fn parallel_stateful_set_whose_pod_a_quota_refuses_is_scaled_down() {
     until("it is ready", LIMIT, ready, |ready| *ready == 1).await;
 }
 
-/// The template of a created ReplicaSet was another one than that of the Deployment, so another ReplicaSet was created, without end.
+/// kube-controller-manager creates ReplicaSets without end, because none has the template of the Deployment.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deployment_whose_replica_sets_admission_changes_has_one_of_each_template() {
     let plane = ControlPlane::shared();
@@ -131,7 +131,7 @@ async fn deployment_whose_replica_sets_admission_changes_has_one_of_each_templat
     configurations.delete(&namespace.name, &DeleteParams::default()).await.expect("it is deleted");
 }
 
-/// Pods that are ready and not yet available were all replaced at once.
+/// kube-controller-manager replaces all pods at once that are ready and not yet available.
 #[tokio::test]
 async fn daemon_set_replaces_one_pod_that_is_not_yet_available_at_a_time() {
     let namespace = ControlPlane::shared().cluster().await.namespace("waiting").await;
@@ -159,7 +159,7 @@ async fn daemon_set_replaces_one_pod_that_is_not_yet_available_at_a_time() {
     assert_eq!(old.count(), usize::try_from(wanted - 1).expect("a number"));
 }
 
-/// A new autoscaler waited for a period, and pods that had ended counted as pods that use nothing.
+/// kube-controller-manager evaluates a new autoscaler after a period, and counts ended pods as pods without usage.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn new_autoscaler_is_evaluated_at_once_and_ignores_pods_that_have_ended() {
     let _turn = turn_beside_another().await;

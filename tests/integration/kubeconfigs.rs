@@ -5,21 +5,18 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use coxswain_machinery::tls::key_cases::KEY_CASES;
 use coxswain_machinery::x509::fixtures::name_part;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
 
-use crate::harness::{Caller, ControlPlane, Identity, Manager, Options, turn_beside_another, until};
+use crate::harness::{
+    Caller, ControlPlane, Identity, Manager, Options, key_case, turn_beside_another, until,
+};
 
 const LIMIT: Duration = Duration::from_mins(1);
 /// Client keys, by their names among the cases. The signatures of larger ones take seconds without optimization.
 const KEYS: [&str; 5] =
     ["RSA of 1024 bits", "RSA of 1536 bits", "RSA of 2049 bits", "P-256 without the public part", "P-521"];
-
-fn key(name: &str) -> &'static str {
-    KEY_CASES.iter().find(|case| case.name == name).expect("a case").pem
-}
 
 /// Base64 in lines, as `base64` without `-w0` prints it.
 fn in_lines(text: &str) -> String {
@@ -71,7 +68,7 @@ async fn managers_run_with_every_client_certificate_and_encoding_that_go_accepts
     let plane = ControlPlane::start(&Options { nodes: 0, args: Vec::new() });
     let folder = tempfile::tempdir().expect("a directory");
     let subject = || name_part(3, 0x0c, b"system:kube-controller-manager");
-    let identity = |name: &str, version| Identity::issue(&plane, key(name), subject(), version);
+    let identity = |name: &str, version| Identity::issue(&plane, key_case(name), subject(), version);
     let read = |file: &str| {
         let path = plane.report.ca_file.with_file_name(file);
         std::fs::read_to_string(path).expect("a certificate")
@@ -109,8 +106,12 @@ async fn managers_without_a_ca_bundle_publish_an_empty_one_and_are_healthy() {
     let _turn = turn_beside_another().await;
     let plane = ControlPlane::start(&Options { nodes: 0, args: Vec::new() });
     let folder = tempfile::tempdir().expect("a directory");
-    let own =
-        Identity::issue(&plane, key("P-256"), name_part(3, 0x0c, b"system:kube-controller-manager"), Some(2));
+    let own = Identity::issue(
+        &plane,
+        key_case("P-256"),
+        name_part(3, 0x0c, b"system:kube-controller-manager"),
+        Some(2),
+    );
     let insecure = json!({ "insecure-skip-tls-verify": true });
     let file = folder.path().join("kubeconfig");
     std::fs::write(&file, kubeconfig_of(&plane, insecure, &own, |text| STANDARD.encode(text)))

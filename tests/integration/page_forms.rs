@@ -1,10 +1,9 @@
 //! The pages about flags and status of both managers, in the forms that a caller accepts.
 
-use coxswain_machinery::tls::key_cases::KEY_CASES;
 use coxswain_machinery::x509::fixtures::name_part;
 use serde_json::Value;
 
-use crate::harness::{Answer, ControlPlane, Identity};
+use crate::harness::{Answer, ControlPlane, Identity, key_case};
 
 /// The attributes of a subject.
 const COMMON_NAME: u8 = 3;
@@ -12,16 +11,12 @@ const ORGANIZATION: u8 = 10;
 /// The tag of a UTF8String.
 const TEXT: u8 = 0x0c;
 
-fn key() -> &'static str {
-    KEY_CASES.iter().find(|case| case.name == "P-256").expect("a case").pem
-}
-
 #[tokio::test]
 async fn pages_about_flags_and_status_have_the_forms_of_the_go_manager() {
     let plane = ControlPlane::shared();
     let (ours, theirs) = (plane.running("coxswain"), plane.go_manager("pages-go", &[]));
     let subject = [name_part(COMMON_NAME, TEXT, b"jane"), name_part(ORGANIZATION, TEXT, b"system:masters")];
-    let identity = Identity::issue(plane, key(), subject.concat(), Some(2));
+    let identity = Identity::issue(plane, key_case("P-256"), subject.concat(), Some(2));
     for kind in ["Flagz", "Statusz"] {
         let path = format!("/{}", kind.to_lowercase());
         let structured = |form: &str, version: &str| format!("{form};v={version};g=config.k8s.io;as={kind}");

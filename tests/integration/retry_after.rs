@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
-use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{Api, ListParams, PostParams};
 use parking_lot::Mutex;
@@ -18,7 +17,7 @@ use crate::harness::{
 const LIMIT: Duration = Duration::from_mins(2);
 /// Creates that are refused in each namespace.
 const REFUSALS: usize = 3;
-const PODS: i32 = 2;
+const PODS: usize = 2;
 
 /// Refusals by namespace.
 type Refused = Arc<Mutex<BTreeMap<String, usize>>>;
@@ -79,18 +78,12 @@ async fn creates_that_are_refused_with_retry_after_are_repeated_and_cause_no_eve
             "go" => plane.go_manager(program, &[controllers]),
             _ => plane.coxswain(program, &[controllers]),
         };
-        let template = json!({ "metadata": { "labels": { "app": "web" } },
-            "spec": { "containers": [{ "name": "main", "image": "image" }] } });
-        let _: ReplicaSet = namespace
-            .create(json!({ "metadata": { "name": "web" }, "spec": {
-                "replicas": PODS, "selector": { "matchLabels": { "app": "web" } }, "template": template } }))
-            .await;
-        // Events of one controller are written in order: an event of a refusal would come before these.
+        namespace.replica_set("web", PODS).await;
+        // Events of one controller are written in order: an event of a refusal would precede these.
         let created = || async {
             event_reasons(&namespace).await.iter().filter(|reason| *reason == "SuccessfulCreate").count()
         };
-        let all = usize::try_from(PODS).expect("a number");
-        until(&format!("the events of all pods under {program}"), LIMIT, created, |created| *created == all)
+        until(&format!("the events of all pods under {program}"), LIMIT, created, |created| *created == PODS)
             .await;
         assert_eq!(refused.lock().get(&namespace.name), Some(&REFUSALS), "{program}: refusals");
         let reasons = event_reasons(&namespace).await;

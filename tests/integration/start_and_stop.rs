@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
-use serde_json::json;
 
 use crate::harness::{Caller, ControlPlane, Options, Page, built, turn_beside_another, until};
 
@@ -38,12 +36,7 @@ async fn controllers_wait_for_their_start_together_and_a_stop_without_a_limit_wa
     let manager = plane.coxswain("without-limit", &args);
     let namespace = plane.cluster().await.namespace("stop").await;
     namespace.default_account().await;
-    let template = json!({ "metadata": { "labels": { "app": "web" } },
-        "spec": { "containers": [{ "name": "main", "image": "image" }] } });
-    let _: ReplicaSet = namespace
-        .create(json!({ "metadata": { "name": "web" }, "spec": {
-            "replicas": PODS, "selector": { "matchLabels": { "app": "web" } }, "template": template } }))
-        .await;
+    namespace.replica_set("web", PODS).await;
     let pods = namespace.api::<Pod>();
     let made = || async { pods.list(&ListParams::default()).await.expect("pods").items.len() };
     let before = until("the first pods", LIMIT, made, |made| *made > 1).await;

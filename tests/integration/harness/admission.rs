@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use super::controlplane::ControlPlane;
 use super::tls::TlsServer;
 
-/// Starts a webhook that answers each request as `judge` says: with members of an AdmissionResponse besides the UID. Returns the server and
-/// its `clientConfig`.
+/// Starts a webhook. `judge` maps a request to the fields of its AdmissionResponse, except the UID. Returns the server and its
+/// `clientConfig`.
 pub(crate) async fn webhook(
     plane: &ControlPlane,
     judge: impl Fn(&Value) -> Value + Clone + Send + Sync + 'static,

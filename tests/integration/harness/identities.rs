@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use coxswain_machinery::tls::key_cases::KEY_CASES;
 use coxswain_machinery::tls::{Roots, ServerVerifier, provider, signing_key};
 use coxswain_machinery::x509::Certificate;
 use coxswain_machinery::x509::fixtures::{Draft, to_pem};
@@ -14,6 +15,11 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::controlplane::{ControlPlane, Manager};
+
+/// Returns the key of a case in PEM. Panics if there is no such case.
+pub(crate) fn key_case(name: &str) -> &'static str {
+    KEY_CASES.iter().find(|case| case.name == name).expect("a case").pem
+}
 
 /// A client certificate and its key, in PEM.
 #[derive(Clone, Debug)]

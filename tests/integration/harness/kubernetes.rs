@@ -122,6 +122,14 @@ impl Namespace {
         self.create(body).await
     }
 
+    /// Creates a ReplicaSet of `app=NAME` pods.
+    pub(crate) async fn replica_set(&self, name: &str, replicas: usize) -> ReplicaSet {
+        let template = json!({ "metadata": { "labels": { "app": name } },
+            "spec": { "containers": [{ "name": "main", "image": "image" }] } });
+        let spec = json!({ "replicas": replicas, "selector": { "matchLabels": { "app": name } }, "template": template });
+        self.create(json!({ "metadata": { "name": name }, "spec": spec })).await
+    }
+
     pub(crate) async fn patch_deployment(&self, name: &str, patch: Value) -> Deployment {
         self.api::<Deployment>()
             .patch(name, &PatchParams::default(), &Patch::Strategic(patch))

@@ -30,7 +30,7 @@ pub(crate) use controllers::{all_built, built, is_gated};
 pub(crate) use controlplane::{ControlPlane, KeyPair, Manager, Options, Report, binaries, kubectl_as};
 pub(crate) use crowd::Crowd;
 pub(crate) use heartbeats::Heartbeats;
-pub(crate) use identities::{Answer, Identity};
+pub(crate) use identities::{Answer, Identity, key_case};
 pub(crate) use kubernetes::{Cluster, Namespace, create, object};
 pub(crate) use lease::{Held, LeaseHistory};
 pub(crate) use metrics_api::{Instead, MetricsApi, Numbers};
