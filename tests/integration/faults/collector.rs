@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::line::WriteFault;
-use super::stage::{LIMIT, Outcome, Place, Scenario, Stage, shared};
+use super::stage::{LIMIT, Outcome, Place, Scenario, Stage, alone};
 use crate::harness::{Caller, eventually, until};
 
 /// A finalizer of somebody else's.
@@ -255,8 +255,8 @@ async fn rescued_in_time(stage: &Stage<'_>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_those_go_who_must() {
-    let shared = shared().await;
-    let stage = Stage::start::<Collection>(&shared.plane).await;
+    let own = alone().await;
+    let stage = Stage::start::<Collection>(&own.plane).await;
     stage.endures_faults::<Collection>().await;
     lags(&stage).await;
     rescued_in_time(&stage).await;

@@ -84,11 +84,16 @@ pub(super) async fn shared() -> Arc<Shared> {
     if let Some(held) = shared.upgrade() {
         return held;
     }
-    let turn = turn().await;
-    let plane = ControlPlane::start(&Options { nodes: 1, args: Vec::new() });
-    let held = Arc::new(Shared { plane, _turn: turn });
+    let held = Arc::new(alone().await);
     *shared = Arc::downgrade(&held);
     held
+}
+
+/// Starts a control plane for one test whose controller writes objects of other tests: a garbage collector deletes their garbage.
+pub(super) async fn alone() -> Shared {
+    let turn = turn().await;
+    let plane = ControlPlane::start(&Options { nodes: 1, args: Vec::new() });
+    Shared { plane, _turn: turn }
 }
 
 /// Who refuses the controller's writes.
