@@ -35,7 +35,8 @@ const POLL: Duration = Duration::from_millis(250);
 const RECORDING: Duration = Duration::from_secs(2);
 const COMPARING: Duration = Duration::from_millis(400);
 
-/// The beginning of the names of nodes whose pods kwok reports.
+/// The names of the nodes whose pods kwok reports begin so, and a number follows. (Nodes of scenarios of the folder `node-lifecycle`
+/// begin so, too.)
 const KWOK_NODES: &str = "node-";
 
 /// Address ranges given to scenarios.
@@ -521,7 +522,8 @@ async fn wait_for_kwok(pods: &Api<DynamicObject>, name: &str) -> Result<(), Stri
 
 /// Whether kwok has not reported a pod yet that runs on one of its nodes.
 fn awaits_kwok(pod: &Value) -> bool {
-    let is_on_its_node = pod["spec"]["nodeName"].as_str().is_some_and(|node| node.starts_with(KWOK_NODES));
+    let number = pod["spec"]["nodeName"].as_str().and_then(|node| node.strip_prefix(KWOK_NODES));
+    let is_on_its_node = number.is_some_and(|number| number.parse::<u32>().is_ok());
     is_on_its_node
         && !is_deleting(pod)
         && pod["status"]["phase"].as_str().is_none_or(|phase| phase == "Pending")
