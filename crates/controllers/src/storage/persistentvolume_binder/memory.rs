@@ -199,8 +199,8 @@ impl Memory<Note> for Ledger {
             }
         }
         match note.recycling {
-            Some(Recycling::Begins(release, at)) => {
-                held.recyclers.insert(key.clone(), Recycler::begins(release, at));
+            Some(Recycling::Begins(release, at, now)) => {
+                held.recyclers.insert(key.clone(), Recycler::begins(release, at, now));
             }
             Some(Recycling::Created(pod)) => {
                 if let Some(begun) = held.recyclers.remove(key) {

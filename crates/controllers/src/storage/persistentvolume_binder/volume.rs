@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::facts::{self, is_dynamic, same_mode};
+use super::facts::{self, is_dynamic, same_mode, size};
 use super::migrating::{self, IN_TREE_FINALIZER};
 use super::note::{Counted, Note, Operation, Recycling};
 use super::plan::{again, settled, steps};
@@ -231,7 +231,7 @@ fn reclaimed(held: &Held, what: &Reclaim, now: Timestamp, note: &mut Note) -> Re
             Some(event) => Ok(steps(vec![event])),
             None => fail(held, FAILED_RECYCLE, "No recycler plugin found for the volume!"),
         },
-        Reclaim::Recycle(sort) => recycle(held, *sort, note),
+        Reclaim::Recycle(sort) => recycle(held, *sort, now, note),
     }
 }
 
@@ -275,7 +275,7 @@ fn in_use(held: &Held) -> Option<Step> {
 }
 
 /// A Pod empties the volume: it is made, waited for and deleted.
-fn recycle(held: &Held, sort: Recyclable, note: &mut Note) -> Result<Plan, WireError> {
+fn recycle(held: &Held, sort: Recyclable, now: Timestamp, note: &mut Note) -> Result<Plan, WireError> {
     let recipe = held.settings.recipes.of(sort);
     let at = recycler::pod_key(recipe, &held.volume.metadata.name);
     let Some(release) = Release::of(&held.volume) else { return Ok(Plan::default()) };
@@ -298,7 +298,7 @@ fn recycle(held: &Held, sort: Recyclable, note: &mut Note) -> Result<Plan, WireE
                 fail(held, FAILED_RECYCLE, why)
             }
             Ok(pod) => {
-                note.recycling = Some(Recycling::Begins(release, at.clone()));
+                note.recycling = Some(Recycling::Begins(release, at.clone(), now));
                 Ok(again(vec![Step::Write(Write::new(&PODS, at, Verb::Create(pod.into())))]))
             }
         };
@@ -329,7 +329,20 @@ fn recycle(held: &Held, sort: Recyclable, note: &mut Note) -> Result<Plan, WireE
             all.extend(fail(held, FAILED_RECYCLE, &failed(why))?.steps);
             Ok(steps(all))
         }
-        _ => Ok(Plan::default()),
+        _ => {
+            let started = own.pod.status.start_time.is_some();
+            let deadline = started.then(|| recycler::deadline(recipe, size(&held.volume)));
+            let until = held.begun.as_ref().map(|begun| begun.recycler.gives_up_at(deadline));
+            let Some(left) = until.map(|until| until.duration_since(now)) else { return Ok(Plan::default()) };
+            if left.is_positive() {
+                return Ok(Plan { requeue_after: Some(left.unsigned_abs()), ..Plan::default() });
+            }
+            ended(note);
+            let why = format!("recycler pod {:?} watch channel had been closed", own.pod.metadata.name);
+            let mut all = vec![gone];
+            all.extend(fail(held, FAILED_RECYCLE, &failed(&why))?.steps);
+            Ok(steps(all))
+        }
     }
 }
 

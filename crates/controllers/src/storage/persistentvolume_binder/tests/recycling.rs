@@ -74,6 +74,32 @@ fn what_went_wrong_is_told_once_and_tried_again() {
     assert_eq!(done(world.volumes("vol")), [STATUS, gone]);
 }
 
+/// Nothing but this limit ends a Pod that no node takes, or one whose node is dead. A Pod that has started has its deadline besides.
+#[test]
+fn recycler_pod_that_does_not_start_or_end_is_given_up_after_an_hour() {
+    for (started, limit) in [(false, 3600), (true, 3600 + 60)] {
+        let world = world();
+        world.volumes("vol");
+        world.show_all();
+        let mut status = json!({ "phase": if started { "Running" } else { "Pending" } });
+        if started {
+            status["startTime"] = json!(now().to_string());
+        }
+        world.put_pod("default", "recycler-for-vol", &json!({ "status": status })).show_all();
+        world.later(limit - 1);
+        assert_eq!(done(world.volumes("vol")), [""; 0]);
+        world.later(1);
+        let why = "Warning VolumeFailedRecycle Recycle failed: failed to recycle volume: \
+                   recycler pod \"recycler-for-vol\" watch channel had been closed";
+        assert_eq!(done(world.volumes("vol")), [DELETE, STATUS, why]);
+        assert_eq!(world.volume("vol").status.phase, "Failed");
+        world.show_all();
+        assert_eq!(done(world.volumes("vol")), [CREATE], "it is tried again");
+        world.show_all();
+        assert_eq!(done(world.volumes("vol")), [""; 0], "with its own time");
+    }
+}
+
 #[test]
 fn a_pod_of_another_process_is_deleted_first() {
     let old = "Warning VolumeFailedRecycle Recycle failed: old recycler pod found, will retry later";
