@@ -10,22 +10,24 @@ use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Endpoints, Service, ServiceAccount};
+use k8s_openapi::api::core::v1::{Endpoints, Node, Service, ServiceAccount};
+use kube::api::{Api, DeleteParams, PostParams};
 use serde_json::json;
 
-use crate::harness::{Caller, ControlPlane, Manager, Namespace, Options, until};
+use crate::harness::{Caller, Cluster, ControlPlane, Manager, Namespace, Options, object, until};
 
 const LIMIT: Duration = Duration::from_mins(2);
 const FILE: &str = "tests/data/peer/metrics.tsv";
 /// Of Go's own runtime and of any process: the library's that the original takes, not its own.
 const OF_THE_RUNTIME: [&str; 2] = ["go_", "process_"];
 /// Seen on this page when everything has come that is waited for.
-const LATE: [&str; 6] = [
+const LATE: [&str; 7] = [
     "endpoint_slice_controller_num_endpoint_slices",
     "endpoint_slice_mirroring_controller_num_endpoint_slices",
     "job_controller_jobs_finished_total",
     "leader_election_master_status",
     "node_ipam_controller_cidrset_cidrs_allocations_total",
+    "node_ipam_controller_cidrset_cidrs_releases_total",
     "running_managed_controllers",
 ];
 /// What is counted of callers.
@@ -131,6 +133,16 @@ async fn work(namespace: &Namespace) {
     until("the Deployment is ready", LIMIT, get, is_there).await;
 }
 
+/// A node gets a block of addresses, and gives it back.
+async fn node_comes_and_goes(cluster: &Cluster) {
+    let nodes: Api<Node> = Api::all(cluster.client.clone());
+    let node = object(json!({ "metadata": { "name": "passing" } }));
+    nodes.create(&PostParams::default(), &node).await.expect("the node is created");
+    let get = || async { nodes.get("passing").await.expect("the node").spec.and_then(|spec| spec.pod_cidr) };
+    until("the node has a block", LIMIT, get, Option::is_some).await;
+    nodes.delete("passing", &DeleteParams::default()).await.expect("the node is deleted");
+}
+
 /// Every sort of caller, each a few times.
 async fn call(plane: &ControlPlane, manager: &Manager<'_>, token: &str) {
     for name in ["client", "kube_proxy", "kubelet", "kube-apiserver", "system:apiserver", "jane"] {
@@ -182,8 +194,10 @@ async fn the_reference_knows_all_that_the_original_shows() {
     let plane = ControlPlane::start(&Options { nodes: 1, args: vec![] });
     let flags = ["--allocate-node-cidrs", "--cluster-cidr=10.128.0.0/16"];
     let go = plane.go_manager("go", &flags);
-    let namespace = plane.cluster().await.namespace("metrics").await;
+    let cluster = plane.cluster().await;
+    let namespace = cluster.namespace("metrics").await;
     work(&namespace).await;
+    node_comes_and_goes(&cluster).await;
     let _: ServiceAccount = namespace.create(json!({ "metadata": { "name": "caller" } })).await;
     let token = plane.kubectl(&["create", "token", "caller", "-n", &namespace.name]);
     let theirs = growth(&plane, &go, token.trim()).await;

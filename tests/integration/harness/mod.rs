@@ -4,6 +4,7 @@
 //! as the test binary: its standard input is ours, and it ends with it. Everything listens on loopback, on free ports.
 
 mod activity;
+mod admission;
 mod audit;
 mod controllers;
 mod controlplane;
@@ -23,6 +24,7 @@ mod tls;
 mod wait;
 
 pub(crate) use activity::Activity;
+pub(crate) use admission::webhook;
 pub(crate) use audit::{AuditEvent, AuditTail, Program};
 pub(crate) use controllers::{all_built, built, is_gated};
 pub(crate) use controlplane::{ControlPlane, KeyPair, Manager, Options, Report, binaries, kubectl_as};

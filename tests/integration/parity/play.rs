@@ -35,6 +35,9 @@ const POLL: Duration = Duration::from_millis(250);
 const RECORDING: Duration = Duration::from_secs(2);
 const COMPARING: Duration = Duration::from_millis(400);
 
+/// The beginning of the names of nodes whose pods kwok reports.
+const KWOK_NODES: &str = "node-";
+
 /// Address ranges given to scenarios.
 static NETS: AtomicU8 = AtomicU8::new(0);
 
@@ -178,6 +181,9 @@ impl Stage<'_> {
                 let patch = if change.merge { Patch::Merge(&with) } else { Patch::Strategic(&with) };
                 let api = self.api_in(place.as_deref(), kind);
                 let patched = if change.status {
+                    if kind.kind == "Pod" {
+                        wait_for_kwok(&api, name).await?;
+                    }
                     api.patch_status(name, &params, &patch).await
                 } else {
                     api.patch(name, &params, &patch).await
@@ -209,7 +215,9 @@ impl Stage<'_> {
             }
             Step::Mark { pods, take, with, status } => {
                 let api = self.api(&resource("Pod")?);
-                let suits = |pod: &Value| if *status { !is_finished(pod) } else { !is_deleting(pod) };
+                let suits = |pod: &Value| {
+                    if *status { !is_finished(pod) && !awaits_kwok(pod) } else { !is_deleting(pod) }
+                };
                 for name in self.candidates(pods, *take, suits).await? {
                     let patch = Patch::Strategic(with);
                     let patched = if *status {
@@ -502,6 +510,23 @@ pub(super) async fn poll<T>(
     }
 }
 
+/// Waits until kwok has reported a pod that runs on one of its nodes. Kwok would overwrite a status that a scenario writes before.
+async fn wait_for_kwok(pods: &Api<DynamicObject>, name: &str) -> Result<(), String> {
+    let reported = poll(async || {
+        let pod = serde_json::to_value(pods.get(name).await.map_err(say)?).expect("JSON");
+        Ok((!awaits_kwok(&pod)).then_some(()))
+    });
+    reported.await?.ok_or_else(|| format!("kwok has not reported pod {name} within {LIMIT:?}"))
+}
+
+/// Whether kwok has not reported a pod yet that runs on one of its nodes.
+fn awaits_kwok(pod: &Value) -> bool {
+    let is_on_its_node = pod["spec"]["nodeName"].as_str().is_some_and(|node| node.starts_with(KWOK_NODES));
+    is_on_its_node
+        && !is_deleting(pod)
+        && pod["status"]["phase"].as_str().is_none_or(|phase| phase == "Pending")
+}
+
 fn is_deleting(pod: &Value) -> bool {
     pod.pointer("/metadata/deletionTimestamp").is_some()
 }
@@ -514,9 +539,9 @@ fn may_become(pod: &Value, fate: Fate) -> bool {
     match fate {
         Fate::Gone => is_deleting(pod),
         Fate::Deleted => !is_deleting(pod),
-        Fate::Ready => !is_deleting(pod) && !is_finished(pod) && !is_ready,
+        Fate::Ready => !is_deleting(pod) && !is_finished(pod) && !is_ready && !awaits_kwok(pod),
         Fate::Unready => !is_deleting(pod) && is_ready,
-        Fate::Failed | Fate::Succeeded => !is_deleting(pod) && !is_finished(pod),
+        Fate::Failed | Fate::Succeeded => !is_deleting(pod) && !is_finished(pod) && !awaits_kwok(pod),
     }
 }
 
