@@ -252,14 +252,13 @@ impl Worker {
         matches!(after, AfterFailure::GiveUp(_))
     }
 
-    /// How often the key has failed in a row. A change begins the tries of one that was given up from the start.
+    /// Returns how often the key has failed in a row. A change begins the tries of a key that was given up from the start. The change
+    /// of a key that was not given up is still to be answered when the key is retried, and must not begin its backoff again.
     fn retries(&self, key: &Key, has_changed: bool) -> u32 {
-        let retries = self.queue.retries(key);
-        if has_changed && self.settings.is_given_up(retries) {
+        if has_changed && self.queue.is_given_up(key) {
             self.queue.forget(key);
-            return 0;
         }
-        retries
+        self.queue.retries(key)
     }
 
     /// Sees to it that the key comes back where it must; when and why it does.
@@ -314,17 +313,13 @@ impl Worker {
     fn retry(&self, key: &Key, error: &str, quiet: bool, refused: bool) -> Option<(Requeue, Duration)> {
         let failures = self.queue.retries(key).saturating_add(1);
         match self.settings.after_failures(failures, refused) {
-            after @ (AfterFailure::Retry | AfterFailure::BeginAnew) => {
+            AfterFailure::Retry => {
                 if quiet {
                     tracing::debug!(%error, "not done yet, it will be tried again");
                 } else {
                     tracing::warn!(%error, "reconciling failed, it will be tried again");
                 }
-                let delay = self.queue.add_rate_limited(key.clone());
-                if after == AfterFailure::BeginAnew {
-                    self.queue.forget(key);
-                }
-                Some((Requeue::Failure, delay))
+                Some((Requeue::Failure, self.queue.add_rate_limited(key.clone())))
             }
             AfterFailure::GiveUp(then) => {
                 tracing::error!(%error, failures, "reconciling failed as often as it is tried in a row");
@@ -332,7 +327,7 @@ impl Worker {
                     self.queue.forget(key);
                     return None;
                 };
-                self.queue.add_failed(key.clone(), after);
+                self.queue.give_up(key, after);
                 Some((Requeue::Planned, after))
             }
         }
