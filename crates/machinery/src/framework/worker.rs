@@ -25,7 +25,7 @@ use tracing::Instrument;
 use super::demand::{Demands, Explainer, Synced};
 use super::freshness::Freshness;
 use super::metrics::ReconcileMetrics;
-use super::progress::{Before, SHORTEST_POLL};
+use super::progress::{Before, SHORTEST_POLL, SentWrites};
 use super::reader::Reader;
 use super::reads::EarlierWrites;
 use super::report::{ReconcileStart, Report, Requeue};
@@ -373,16 +373,25 @@ impl Worker {
 
     /// Observes, plans and performs until no further look is asked for, or something ends it.
     async fn look(&self, key: &Key, tried: &mut Tried) -> Result<PlanEnd, Outcome> {
+        let mut sent = SentWrites::default();
         for look in 1.. {
             let (plan, note) = match self.plan(key, &tried.failures, &tried.written).await? {
                 Some(planned) => planned,
                 None if look > 1 => break,
                 None => return Err(Outcome::Absent),
             };
-            let Plan { requeue_after, look_again, quiet, end, has_more, .. } = plan;
+            if let Some(write) = sent.repeated(&plan) {
+                let error = format!("{write} succeeded without effect; an admission webhook may undo it");
+                return Ok(PlanEnd { unfinished: Some((error, false)), ..PlanEnd::default() });
+            }
+            let Plan { requeue_after, recheck_after, look_again, quiet, end, has_more, .. } = plan;
             let unfinished = plan.retry.clone();
             tried.cooldown = tried.cooldown.max(plan.cooldown);
+            let writes = if look_again { plan.writes().cloned().collect() } else { Vec::new() };
             let (done, note) = self.perform(key, plan, note, tried).await?;
+            if done.failures.is_empty() && !done.outdated {
+                sent.add(writes);
+            }
             tried.outdated |= done.outdated;
             tried.failures.extend(done.failures);
             match done.error {
@@ -407,6 +416,8 @@ impl Worker {
                 return Ok(PlanEnd { unfinished: Some((error, false)), ..PlanEnd::default() });
             }
             if !look_again {
+                let recheck_after = recheck_after.filter(|_| tried.has_changed);
+                let requeue_after = requeue_after.into_iter().chain(recheck_after).min();
                 return Ok(PlanEnd { is_paced: has_more, ..PlanEnd::after(requeue_after) });
             }
         }
