@@ -192,6 +192,13 @@ fn put(affected: AffectedObjects, enqueue: Enqueue<'_>) {
     }
 }
 
+/// Whether a write was refused because it rested on another state of its object. A patch whose tests fail is refused as invalid (422). The
+/// API server refuses any other write as invalid, whatever was read for it.
+fn is_outdated(failure: &Failure) -> bool {
+    let is_tested = || failure.verb == "patch" && !plan::takes_strategic_patches(failure.kind);
+    failure.code == StatusCode::CONFLICT || failure.code == StatusCode::UNPROCESSABLE_ENTITY && is_tested()
+}
+
 /// The attempts of one queue.
 struct Attempts {
     hub: Arc<Hub>,
@@ -210,8 +217,7 @@ impl Room<Found> for Attempts {
         failures: &[Failure],
         read: &Reads,
     ) -> Result<Observation<View>, ObserveError> {
-        let refused = |code: StatusCode| failures.iter().any(|failure| failure.code == code.as_u16());
-        let changed = refused(StatusCode::CONFLICT) || refused(StatusCode::UNPROCESSABLE_ENTITY);
+        let changed = failures.iter().any(is_outdated);
         if !failures.is_empty() && !changed {
             // There is nowhere to write a failure down; the attempt is made again.
             return Ok(Observation::Nothing);
