@@ -70,17 +70,28 @@ pub(super) struct Recycler {
     release: Release,
     at: Key,
     pod: Option<Uid>,
+    has_succeeded: bool,
 }
 
 impl Recycler {
     /// A Pod is created at this key for this release; its UID is not known yet.
     pub(super) fn begins(release: Release, at: Key) -> Self {
-        Self { release, at, pod: None }
+        Self { release, at, pod: None, has_succeeded: false }
     }
 
     /// The same, with the UID of its Pod.
     pub(super) fn with_pod(self, pod: Uid) -> Self {
         Self { pod: Some(pod), ..self }
+    }
+
+    /// Notes that its Pod has succeeded.
+    pub(super) fn succeed(&mut self) {
+        self.has_succeeded = true;
+    }
+
+    /// Whether its Pod has emptied the volume, even if the Pod is gone.
+    pub(super) fn has_succeeded(&self) -> bool {
+        self.has_succeeded
     }
 
     /// Whether it was begun for this release.

@@ -309,18 +309,17 @@ fn recycle(held: &Held, sort: Recyclable, note: &mut Note) -> Result<Plan, WireE
     let ended = |note: &mut Note| note.recycling = Some(Recycling::Ended);
     let failed = |why: &str| format!("Recycle failed: failed to recycle volume: {why}");
     let Some(own) = held.recycler.as_ref().filter(|own| own.pod.metadata.uid == *expected) else {
+        if held.begun.as_ref().is_some_and(|begun| begun.recycler.has_succeeded()) {
+            // An earlier delete of the Pod took effect although it failed.
+            return emptied(held, None, note);
+        }
         ended(note);
         // It is tried again when this is seen, and not at once.
         return Ok(steps(fail(held, FAILED_RECYCLE, &failed("recycler pod was deleted"))?.steps));
     };
     let gone = without_pod(at, expected.clone());
     match own.pod.status.phase.as_str() {
-        "Succeeded" => {
-            ended(note);
-            let mut all = vec![gone, told(held, false, "VolumeRecycled", "Volume recycled".to_owned())];
-            all.extend(unbind(held)?);
-            Ok(again(all))
-        }
+        "Succeeded" => emptied(held, Some(gone), note),
         "Failed" => {
             ended(note);
             let silent = own.message.is_empty();
@@ -331,6 +330,15 @@ fn recycle(held: &Held, sort: Recyclable, note: &mut Note) -> Result<Plan, WireE
         }
         _ => Ok(Plan::default()),
     }
+}
+
+/// The volume is empty: its Pod is deleted if that is still there, and the volume is freed.
+fn emptied(held: &Held, gone: Option<Step>, note: &mut Note) -> Result<Plan, WireError> {
+    note.recycling = Some(Recycling::Succeeded);
+    let event = told(held, false, "VolumeRecycled", "Volume recycled".to_owned());
+    let mut all: Vec<Step> = gone.into_iter().chain([event]).collect();
+    all.extend(unbind(held)?);
+    Ok(again(all))
 }
 
 fn without_pod(at: Key, uid: Uid) -> Step {

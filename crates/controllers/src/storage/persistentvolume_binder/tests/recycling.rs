@@ -45,6 +45,45 @@ fn a_pod_empties_a_volume_and_then_it_is_free() {
     assert_eq!(volume.status.phase, "Available");
 }
 
+/// The delete of the Pod that has emptied the volume is answered with an error although it took effect.
+#[test]
+fn recycler_pod_whose_delete_took_effect_and_failed_is_not_created_again() {
+    let world = world();
+    world.volumes("vol");
+    pod_is(&world, "Succeeded");
+    world.refuses("delete pods");
+    let why = "Warning VolumeFailedRecycle Recycle failed: failed to delete recycler pod: no";
+    let refused = format!("{DELETE} refused");
+    assert_eq!(done(world.volumes("vol")), [refused.as_str(), STATUS, why]);
+    world.refuses("nothing");
+    world.remove(&PODS, &Key::new("default", "recycler-for-vol"));
+    world.show_all();
+    assert_eq!(
+        done(world.volumes("vol")),
+        ["Normal VolumeRecycled Volume recycled", "update persistentvolumes vol", STATUS]
+    );
+    assert_eq!(world.volume("vol").status.phase, "Available");
+    // The next release is emptied by a Pod of its own.
+    world.show_all();
+    release_again(&world, "two");
+    assert_eq!(done(world.volumes("vol")), [CREATE]);
+}
+
+/// The Pod is still there: it is deleted by the next attempt.
+#[test]
+fn recycler_pod_whose_delete_was_refused_is_deleted_by_the_next_attempt() {
+    let world = world();
+    world.volumes("vol");
+    pod_is(&world, "Succeeded");
+    world.refuses("delete pods");
+    world.volumes("vol");
+    world.refuses("nothing");
+    world.show_all();
+    let told = done(world.volumes("vol"));
+    assert_eq!(told[..2], [DELETE, "Normal VolumeRecycled Volume recycled"]);
+    assert_eq!(world.volume("vol").status.phase, "Available");
+}
+
 #[test]
 fn what_went_wrong_is_told_once_and_tried_again() {
     for (message, expected) in
