@@ -19,9 +19,16 @@ const STAYS: Option<&str> = Some(
 const RULE_RESTS: Duration = Duration::from_secs(10);
 
 pub(super) static ROWS: &[Row] = &[
-    // Five passes follow each other until the claim is found, each of which creates one.
-    Row { undone_per_pass: 5, ..row(CLAIMS, "create resourceclaims.resource.k8s.io", templated) },
+    row(CLAIMS, "create resourceclaims.resource.k8s.io", templated),
     row(CLAIMS, "patch pods/status", templated),
+    Row {
+        flags: &["--feature-gates=GenericWorkload=true,DRAWorkloadResourceClaims=true"],
+        ..row(CLAIMS, "patch podgroups.scheduling.k8s.io/status", |seeder| {
+            seeder.make("resourceclaimtemplates", json!({ "spec": { "spec": wanted() } }));
+            let claims = json!([{ "name": "gpu", "resourceClaimTemplateName": seeder.tag }]);
+            seeder.make("podgroups", json!({ "spec": { "resourceClaims": claims } }));
+        })
+    },
     Row {
         may_stay: STAYS,
         ..row(CLAIMS, "update resourceclaims.resource.k8s.io/status", |seeder| _ = unused(seeder))

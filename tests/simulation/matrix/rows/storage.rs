@@ -81,8 +81,7 @@ pub(super) static ROWS: &[Row] = &[
 
 /// A row of the binder, which looks at everything every 15 seconds.
 const fn binds(row: Row) -> Row {
-    // Five passes follow each other where a write is to show in the next one.
-    Row { period: Duration::from_secs(15), undone_per_pass: 5, ..row }
+    Row { period: Duration::from_secs(15), ..row }
 }
 
 /// A claim of the tag's class for this volume.
