@@ -105,12 +105,12 @@ impl LoopSettings {
         self.sets_aside || self.at_a_time() > 1
     }
 
-    /// Returns what becomes of a key that has failed so often in a row, the last time because the API server refused a request, or not.
-    /// While the server cannot answer, the backoff grows to its maximum: a backoff that began again would send the requests of each key
-    /// within milliseconds to a server that is overloaded.
-    pub(super) fn after_failures(&self, failures: u32, refused: bool) -> AfterFailure {
+    /// Returns what becomes of a key that has failed and was refused so often, the last time or not. Failures without an answer use up no
+    /// tries, but the backoff grows with them: a backoff that began again would send the requests of each key within milliseconds to a
+    /// server that is overloaded.
+    pub(super) fn after_failure(&self, refusals: u32, refused: bool) -> AfterFailure {
         match self.tries {
-            Some(tries) if refused && failures >= tries.most => {
+            Some(tries) if refused && refusals >= tries.most => {
                 AfterFailure::GiveUp(tries.then.map(with_jitter))
             }
             _ => AfterFailure::Retry,
@@ -147,7 +147,7 @@ mod tests {
             (Some(Tries::USUAL), 15, AfterFailure::Retry, AfterFailure::Retry),
             (Some(Tries::USUAL), 16, AfterFailure::GiveUp(Some(REST)), AfterFailure::Retry),
         ];
-        for (tries, failures, refused, not_answered) in table {
+        for (tries, refusals, refused, not_answered) in table {
             let without_jitter = |after| match after {
                 AfterFailure::GiveUp(Some(pause)) => {
                     let then = tries.and_then(|tries: Tries| tries.then).unwrap();
@@ -156,9 +156,9 @@ mod tests {
                 }
                 after => after,
             };
-            let after = [true, false]
-                .map(|refused| without_jitter(settings(tries).after_failures(failures, refused)));
-            assert_eq!(after, [refused, not_answered], "{tries:?} after {failures}");
+            let after =
+                [true, false].map(|refused| without_jitter(settings(tries).after_failure(refusals, refused)));
+            assert_eq!(after, [refused, not_answered], "{tries:?} after {refusals}");
         }
     }
 

@@ -216,7 +216,7 @@ impl Worker {
             match outcome {
                 Outcome::Waiting(_) => self.freshness.keep(&key, changed_at),
                 // The change of a key that is given up counts as answered: only a later one begins the tries from the start.
-                Outcome::Failed { retry: true, refused, .. } if !self.gives_up(retries, refused) => {
+                Outcome::Failed { retry: true, refused, .. } if !self.gives_up(&key, refused) => {
                     item.unanswered();
                 }
                 _ => {}
@@ -246,10 +246,14 @@ impl Worker {
         });
     }
 
-    /// Whether a key that has failed once more, after so many times in a row, is given up.
-    fn gives_up(&self, retries: u32, refused: bool) -> bool {
-        let after = self.settings.after_failures(retries.saturating_add(1), refused);
-        matches!(after, AfterFailure::GiveUp(_))
+    /// Whether a key that has failed once more is given up.
+    fn gives_up(&self, key: &Key, refused: bool) -> bool {
+        matches!(self.after_failure(key, refused), AfterFailure::GiveUp(_))
+    }
+
+    fn after_failure(&self, key: &Key, refused: bool) -> AfterFailure {
+        let refusals = self.queue.refusals(key).saturating_add(u32::from(refused));
+        self.settings.after_failure(refusals, refused)
     }
 
     /// Returns how often the key has failed in a row. A change begins the tries of a key that was given up from the start. The change
@@ -312,7 +316,11 @@ impl Worker {
     /// Queues a key that failed, unless it was tried often enough.
     fn retry(&self, key: &Key, error: &str, quiet: bool, refused: bool) -> Option<(Requeue, Duration)> {
         let failures = self.queue.retries(key).saturating_add(1);
-        match self.settings.after_failures(failures, refused) {
+        let after = self.after_failure(key, refused);
+        if refused {
+            self.queue.count_refusal(key);
+        }
+        match after {
             AfterFailure::Retry => {
                 if quiet {
                     tracing::debug!(%error, "not done yet, it will be tried again");

@@ -75,7 +75,9 @@ struct Slot<K> {
     /// The valid heap entry of its cooldown: until then it is not handed out, whatever adds it.
     cooldown: Option<Due>,
     failures: u32,
-    /// Whether it was given up after its last failures. The next change of it begins its tries from the start.
+    /// How many of these failures were refusals.
+    refusals: u32,
+    /// Whether it was given up after its last refusal. The next change of it begins its tries from the start.
     given_up: bool,
     /// How often in a row it was held off.
     held_off: u32,
@@ -292,6 +294,20 @@ impl<K: Clone + Eq + Hash> State<K> {
         woken
     }
 
+    /// Counts that a key in flight was refused.
+    pub(super) fn count_refusal(&mut self, key: &K) {
+        if let Some(id) = self.find(self.hasher.hash_one(key), key)
+            && let Some(slot) = self.slot_mut(id)
+        {
+            slot.refusals = slot.refusals.saturating_add(1);
+        }
+    }
+
+    pub(super) fn refusals(&self, key: &K) -> u32 {
+        let id = self.find(self.hasher.hash_one(key), key);
+        id.and_then(|id| self.slot(id)).map_or(0, |slot| slot.refusals)
+    }
+
     pub(super) fn is_given_up(&self, key: &K) -> bool {
         let id = self.find(self.hasher.hash_one(key), key);
         id.and_then(|id| self.slot(id)).is_some_and(|slot| slot.given_up)
@@ -302,6 +318,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             && let Some(slot) = self.slot_mut(id)
         {
             slot.failures = 0;
+            slot.refusals = 0;
             slot.given_up = false;
             self.release(id);
         }
@@ -598,6 +615,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             due: None,
             cooldown: None,
             failures: 0,
+            refusals: 0,
             given_up: false,
             held_off: 0,
             changed_at: None,
