@@ -389,13 +389,14 @@ impl Worker {
                 None => return Err(Outcome::Absent),
             };
             if let Some(write) = sent.repeated(&plan) {
-                let error = format!("{write} succeeded without effect; an admission webhook may undo it");
+                let error =
+                    format!("repeated {write}: the first one had no effect; check admission webhooks");
                 return Ok(PlanEnd { unfinished: Some((error, false)), ..PlanEnd::default() });
             }
             let Plan { requeue_after, recheck_after, look_again, quiet, end, has_more, .. } = plan;
             let unfinished = plan.retry.clone();
             tried.cooldown = tried.cooldown.max(plan.cooldown);
-            let writes = if look_again { plan.writes().cloned().collect() } else { Vec::new() };
+            let writes = if look_again { SentWrites::repeatable(&plan) } else { Vec::new() };
             let (done, note) = self.perform(key, plan, note, tried).await?;
             if done.failures.is_empty() && !done.outdated {
                 sent.add(writes);

@@ -30,7 +30,7 @@ pub struct Plan<N = ()> {
     /// Look at the object again after this long, whether or not something happens. Less than 100 ms holds only after writes that
     /// changed something: otherwise the delay grows with each such plan in a row.
     pub requeue_after: Option<Duration>,
-    /// Look at the object again this long after the plan's writes, if they changed something. A plan whose writes change nothing would be
+    /// Requeues the key after this delay if the plan's writes changed an object. A plan whose writes change nothing would be
     /// made again each time: an admission webhook may undo them.
     pub recheck_after: Option<Duration>,
     /// When all steps are done, observe and plan anew at once: what is left is to be judged by what they changed. A room

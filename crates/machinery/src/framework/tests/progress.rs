@@ -76,7 +76,7 @@ fn update_at(version: usize) -> Step {
     Step::Write(write(Verb::Update(Pod { metadata, ..Pod::default() }.to_bytes().into())))
 }
 
-/// A webhook takes from each created object what its room finds it by, and undoes each patch and update.
+/// A webhook removes the label by which the controller finds the created object, and reverts each patch and update.
 #[tokio::test(start_paused = true)]
 async fn plan_that_repeats_a_write_ends_the_reconcile_and_backs_off() {
     let writes: [Repeated; 3] =
@@ -99,7 +99,7 @@ async fn plan_that_repeats_a_write_ends_the_reconcile_and_backs_off() {
         }
         assert_eq!(delays.split_off(1), GROWING, "{what}");
         let error = bench.worker.stats.last_error().unwrap().error;
-        assert!(error.contains("succeeded without effect"), "{what}: {error}");
+        assert!(error.contains("the first one had no effect"), "{what}: {error}");
     }
 }
 

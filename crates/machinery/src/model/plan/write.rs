@@ -195,7 +195,7 @@ impl Patch {
         }
     }
 
-    /// The same patch of whatever version of the object.
+    /// Returns the patch without its resourceVersion precondition.
     fn without_version(&self) -> Self {
         let mut patch = self.clone();
         let (Self::Merge(value)
@@ -209,7 +209,7 @@ impl Patch {
     }
 }
 
-/// Whether two encoded objects are equal but for their resource version and what the API server counts and keeps of writes.
+/// Returns whether two encoded objects are equal apart from resourceVersion, generation and managedFields.
 fn is_same_object(one: &Bytes, other: &Bytes) -> bool {
     const METADATA: u32 = field!(PartialObjectMetadata, metadata);
     const KEPT_OF_WRITES: [u32; 3] = [
