@@ -190,9 +190,8 @@ impl Repeats<'_> {
         &self.term
     }
 
-    /// Whether the request is a write, and a refusal with this code is repeated unless its reason says that the write may have been carried
-    /// out.
-    pub(super) fn rests_on_reason(&self, code: StatusCode) -> bool {
+    /// Returns whether the refusal's reason decides if the write is repeated.
+    pub(super) fn needs_reason(&self, code: StatusCode) -> bool {
         !is_read(self.intent) && may_be_repeated(self.intent, code)
     }
 

@@ -89,9 +89,9 @@ impl ApiClient {
         request.extensions_mut().insert(repeats.term().clone());
         loop {
             let mut response = attempt(request.clone()).await?;
-            if repeats.rests_on_reason(response.status()) && retry_after(&response).is_some() {
+            if repeats.needs_reason(response.status()) && retry_after(&response).is_some() {
                 let is_known;
-                (response, is_known) = with_known_effect(response).await;
+                (response, is_known) = with_effect(response).await.map_err(failed)?;
                 if !is_known {
                     return Ok(response);
                 }
@@ -189,13 +189,15 @@ async fn read(label: &Label, body: ResponseBody, limit: usize) -> Result<Bytes, 
 
 /// Returns the refusal of a write again, and whether its effect is known. With the reason `Timeout`, whatever its code, the write may have
 /// been carried out.
-async fn with_known_effect(response: Response<ResponseBody>) -> (Response<ResponseBody>, bool) {
+///
+/// # Errors
+/// The body breaks off: the reason, and so the effect, is not known.
+async fn with_effect(response: Response<ResponseBody>) -> Result<(Response<ResponseBody>, bool), BoxError> {
     let (parts, body) = response.into_parts();
-    // A body that breaks off gives no reason: the status code alone decides.
-    let body = body::collect_start(body, LONGEST_ERROR).await.unwrap_or_default();
+    let body = body::collect_start(body, LONGEST_ERROR).await?;
     let is_known = decode_status(&body).reason != "Timeout";
     let body = Full::new(body).map_err(BoxError::from).boxed_unsync();
-    (Response::from_parts(parts, body), is_known)
+    Ok((Response::from_parts(parts, body), is_known))
 }
 
 /// Returns when the server asks to come back, [`LONGEST_RETRY_AFTER`] at most.

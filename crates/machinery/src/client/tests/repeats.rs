@@ -4,15 +4,19 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::future::join_all;
-use http::{HeaderValue, StatusCode};
+use futures::stream;
+use http::{HeaderValue, Response, StatusCode};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, StreamBody};
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
 use crate::api::kinds::PODS;
 use crate::client::layers::{ClientMetrics, RateLimit, RateLimits, WriteGate};
 use crate::client::testing::{answer, mock};
-use crate::client::{ApiClient, WaitSeats};
+use crate::client::{ApiClient, BoxError, WaitSeats};
 use crate::model::Key;
 use crate::random::HashMap;
 use crate::telemetry::Registry;
@@ -185,4 +189,21 @@ async fn write_that_timed_out_at_the_server_is_not_repeated() {
             "{code} {reason}"
         );
     }
+}
+
+/// A proxy cuts the connection before the reason.
+#[tokio::test(start_paused = true)]
+async fn write_whose_refusal_breaks_off_is_not_repeated() {
+    let (service, seen) = mock(|_| async {
+        let pieces =
+            [Ok(Frame::data(Bytes::from_static(b"{\"kind\": \"Status\", "))), Err(BoxError::from("reset"))];
+        let mut response = Response::new(StreamBody::new(stream::iter(pieces)).boxed_unsync());
+        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        response.headers_mut().insert("retry-after", HeaderValue::from_static("1"));
+        Ok(response)
+    });
+    let client = ApiClient::new(service, "test").patient(WriteGate::new(), Duration::from_secs(70));
+    let error = client.create(&PODS, "a", b"").await.unwrap_err();
+    assert!(error.is_ambiguous(), "{error:?}");
+    assert_eq!(seen.lock().len(), 1);
 }
