@@ -192,11 +192,11 @@ fn put(affected: AffectedObjects, enqueue: Enqueue<'_>) {
     }
 }
 
-/// Whether a write was refused because it rested on another state of its object. A patch whose tests fail is refused as invalid (422). The
-/// API server refuses any other write as invalid, whatever was read for it.
+/// Returns whether a write may have been refused because its object has changed: 409, or 422 for a patch, whose tests may have failed. A live
+/// read cannot fix any other 422.
 fn is_outdated(failure: &Failure) -> bool {
-    let is_tested = || failure.verb == "patch" && !plan::takes_strategic_patches(failure.kind);
-    failure.code == StatusCode::CONFLICT || failure.code == StatusCode::UNPROCESSABLE_ENTITY && is_tested()
+    failure.code == StatusCode::CONFLICT
+        || failure.code == StatusCode::UNPROCESSABLE_ENTITY && failure.verb == "patch"
 }
 
 /// The attempts of one queue.

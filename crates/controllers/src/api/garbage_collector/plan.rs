@@ -17,7 +17,6 @@ use serde_json::{Value, json};
 use super::graph::{Blocker, HeldDependent, ObjectFacts, ObjectIdentity};
 use super::view::{Owner, Subject, View, describe};
 use super::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
-use coxswain_machinery::api::Kind;
 use coxswain_machinery::api::meta::{ObjectMeta, OwnerReference};
 use coxswain_machinery::model::Plan;
 use coxswain_machinery::model::plan::{
@@ -143,7 +142,7 @@ fn waiting(facts: &ObjectFacts, live: &ObjectMeta) -> Plan {
 
 fn orphaning(owner: &ObjectIdentity, live: &ObjectMeta, dependents: &[HeldDependent]) -> Plan {
     let release = |held: &HeldDependent| {
-        if takes_strategic_patches(held.identity.kind) {
+        if takes_strategic_patches(&held.identity) {
             return strategic(&held.identity, json!({ "ownerReferences": [removal(&live.uid.to_str())] }));
         }
         let mut patch = Tested::of(&held.identity.uid);
@@ -182,7 +181,7 @@ fn without_references(identity: &ObjectIdentity, live: &ObjectMeta, positions: &
     let removed: BTreeSet<Str> = references.clone().map(|(_, reference)| reference.uid.to_str()).collect();
     let all = live.owner_references.iter().filter(|reference| removed.contains(&reference.uid.to_str()));
     // A strategic patch removes every reference of a UID.
-    if takes_strategic_patches(identity.kind) && all.count() == positions.len() {
+    if takes_strategic_patches(identity) && all.count() == positions.len() {
         let removals: Vec<Value> = removed.iter().map(removal).collect();
         return strategic(identity, json!({ "ownerReferences": removals }));
     }
@@ -201,7 +200,7 @@ fn without_finalizer(identity: &ObjectIdentity, live: &ObjectMeta, finalizer: &s
 }
 
 fn without_finalizer_at(identity: &ObjectIdentity, at: usize, finalizer: &str) -> Write {
-    if takes_strategic_patches(identity.kind) {
+    if takes_strategic_patches(identity) {
         return strategic(identity, json!({ "$deleteFromPrimitiveList/finalizers": [finalizer] }));
     }
     let path = format!("/metadata/finalizers/{at}");
@@ -216,7 +215,7 @@ fn unblocking(identity: &ObjectIdentity, live: &ObjectMeta) -> Option<Write> {
     let mut uids = BTreeSet::new();
     let is_unique = live.owner_references.iter().all(|reference| uids.insert(reference.uid.to_str()));
     let blocks = |reference: &&OwnerReference| reference.block_owner_deletion == Some(true);
-    if takes_strategic_patches(identity.kind) && is_unique {
+    if takes_strategic_patches(identity) && is_unique {
         // JSON cannot carry a UID that is not UTF-8: the patch would add a reference.
         let is_text =
             |reference: &&OwnerReference| std::str::from_utf8(&raw_bytes(&reference.uid.to_str())).is_ok();
@@ -259,9 +258,9 @@ const BUILT_IN_GROUPS: &[&str] = &[
     "storagemigration.k8s.io",
 ];
 
-/// Whether the API server takes strategic merge patches of objects of a kind.
-pub(super) fn takes_strategic_patches(kind: &Kind) -> bool {
-    BUILT_IN_GROUPS.contains(&kind.group)
+/// Whether the API server takes strategic merge patches of an object.
+fn takes_strategic_patches(identity: &ObjectIdentity) -> bool {
+    BUILT_IN_GROUPS.contains(&identity.kind.group)
 }
 
 /// A strategic merge patch of the metadata of the object with this UID alone.
