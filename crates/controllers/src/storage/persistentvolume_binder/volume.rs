@@ -14,6 +14,7 @@ use super::recycler::{self, Begun, Leftover, Release};
 use super::view::{Claimant, Held, VolumeView, is_destroyed_by, is_elsewhere, is_over};
 use super::writes::{self, Chain};
 use coxswain_machinery::api::kinds::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS};
+use coxswain_machinery::api::meta::ObjectMeta;
 use coxswain_machinery::api::storage::PersistentVolumeClaim;
 use coxswain_machinery::api::{Kind, Object as _};
 use coxswain_machinery::model::plan::{EventSpec, FinishOrder, Regarding, Tolerate, UNPREPARED, Verb};
@@ -311,7 +312,10 @@ fn recycle(held: &Held, sort: Recyclable, note: &mut Note) -> Result<Plan, WireE
     let Some(own) = held.recycler.as_ref().filter(|own| own.pod.metadata.uid == *expected) else {
         if held.begun.as_ref().is_some_and(|begun| begun.recycler.has_succeeded()) {
             // An earlier delete of the Pod took effect although it failed.
-            return emptied(held, None, note);
+            return match &held.recycler {
+                Some(other) => Ok(after(at, &other.pod.metadata)),
+                None => emptied(held, None, note),
+            };
         }
         ended(note);
         // It is tried again when this is seen, and not at once.
@@ -332,13 +336,22 @@ fn recycle(held: &Held, sort: Recyclable, note: &mut Note) -> Result<Plan, WireE
     }
 }
 
-/// The volume is empty: its Pod is deleted if that is still there, and the volume is freed.
+/// Frees an emptied volume. Deletes the recycler Pod first if it still exists.
 fn emptied(held: &Held, gone: Option<Step>, note: &mut Note) -> Result<Plan, WireError> {
     note.recycling = Some(Recycling::Succeeded);
     let event = told(held, false, "VolumeRecycled", "Volume recycled".to_owned());
-    let mut all: Vec<Step> = gone.into_iter().chain([event]).collect();
-    all.extend(unbind(held)?);
-    Ok(again(all))
+    let freed = unbind(held)?;
+    Ok(again(match gone {
+        Some(gone) => [gone, event].into_iter().chain(freed).collect(),
+        // The update of the volume may fail, and is tried again.
+        None => freed.into_iter().chain([event]).collect(),
+    }))
+}
+
+/// Deletes another Pod of the recycler's name, which may still empty the volume. The volume is freed when that Pod is gone.
+fn after(at: Key, other: &ObjectMeta) -> Plan {
+    let all = if other.is_deleting() { Vec::new() } else { vec![without_pod(at, other.uid.clone())] };
+    Plan { requeue_after: Some(LEAVES_WITHIN), ..steps(all) }
 }
 
 fn without_pod(at: Key, uid: Uid) -> Step {
