@@ -145,7 +145,7 @@ fn a_refused_write_stops_nothing_and_does_not_spin() {
     assert!(wrong.is_empty(), "{} complaints:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Writes that were sent without a row, those too that are listed as never sent. A row of a write with wildcards stands for all that
+/// Returns the writes that were sent but have no row, including writes listed in [`NEVER_SENT`]. A row of a write with wildcards stands for all that
 /// these match.
 fn unknown_writes(sent: &BTreeMap<&str, BTreeSet<String>>) -> Vec<String> {
     let mut wrong = Vec::new();

@@ -26,17 +26,25 @@ pub(super) static ROWS: &[Row] = &[
     row(GARBAGE, "delete configmaps", |seeder| {
         owned_map(seeder, &[("gone", "00000000-0000-4000-8000-000000000000")]);
     }),
-    row(GARBAGE, "patch configmaps", |seeder| {
-        let owner = seeder.make("secrets", json!({ "metadata": { "name": "there" } }));
-        let uid = owner["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-        owned_map(seeder, &[("gone", "00000000-0000-4000-8000-000000000000"), ("there", uid.as_str())]);
-    }),
+    Row {
+        // A patch that is refused as invalid is decided once more from a live read, because its tests may have failed.
+        writes_per_pass: 2,
+        ..row(GARBAGE, "patch configmaps", |seeder| {
+            let owner = seeder.make("secrets", json!({ "metadata": { "name": "there" } }));
+            let uid = owner["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+            owned_map(seeder, &[("gone", "00000000-0000-4000-8000-000000000000"), ("there", uid.as_str())]);
+        })
+    },
     ends(row(NAMESPACE, "update namespaces/finalize", ending_namespace)),
-    ends(row(NAMESPACE, "update namespaces/status", |seeder| {
-        let metadata = json!({ "finalizers": ["matrix.test/held"] });
-        seeder.make("configmaps", json!({ "metadata": metadata }));
-        ending_namespace(seeder);
-    })),
+    Row {
+        // Objects with finalizers are looked for again after half of 15 seconds, as by kube-controller-manager.
+        period: Duration::from_secs(8),
+        ..ends(row(NAMESPACE, "update namespaces/status", |seeder| {
+            let metadata = json!({ "finalizers": ["matrix.test/held"] });
+            seeder.make("configmaps", json!({ "metadata": metadata }));
+            ending_namespace(seeder);
+        }))
+    },
     ends(row(NAMESPACE, "deletecollection pods", |seeder| {
         seeder.make("pods", template());
         ending_namespace(seeder);

@@ -6,6 +6,7 @@ use jiff::SignedDuration;
 use serde_json::{Value as Json, json};
 
 use super::{Row, row};
+use crate::matrix::fault::Fault;
 use crate::matrix::seeder::{Seeder, owner, template};
 
 const CLAIMS: &str = "resourceclaim-controller";
@@ -48,7 +49,11 @@ pub(super) static ROWS: &[Row] = &[
         });
         seeder.make("resourceclaims", json!({ "metadata": metadata, "spec": wanted() }));
     }),
-    row(TAINTS, "delete pods", tainted),
+    Row {
+        // The answer means that another Pod has the name. That one is not to be evicted.
+        without: &[Fault::Conflict],
+        ..row(TAINTS, "delete pods", tainted)
+    },
     row(TAINTS, "patch pods/status", tainted),
     Row {
         period: RULE_RESTS,

@@ -49,6 +49,8 @@ pub(crate) struct Row {
     pub(super) timeouts: u32,
     /// Answers after which nothing is sent again before the object changes.
     pub(super) waits_for_change: &'static [Wait],
+    /// Answers after which an object is deleted and created again.
+    pub(super) recreates: &'static [Wait],
     /// Why the victim may stay as it is for good, as under kube-controller-manager.
     pub(super) may_stay: Option<&'static str>,
     /// Answers that this write cannot get.
@@ -63,10 +65,17 @@ impl Row {
     }
 }
 
-/// Answers after which a controller waits for a change, with the reason.
+/// Answers with a setting of their own, and the reason.
 pub(super) struct Wait {
     pub(super) answers: &'static [Fault],
     pub(super) reason: &'static str,
+}
+
+impl Wait {
+    /// Whether one of these is for an answer.
+    pub(super) fn is_for(waits: &[Self], fault: Fault) -> bool {
+        waits.iter().any(|wait| wait.answers.contains(&fault))
+    }
 }
 
 const fn row(controller: &'static str, write: &'static str, seed: fn(&mut Seeder<'_>)) -> Row {
@@ -86,6 +95,7 @@ const fn row(controller: &'static str, write: &'static str, seed: fn(&mut Seeder
         reads_per_try: 8,
         timeouts: 1,
         waits_for_change: &[],
+        recreates: &[],
         may_stay: None,
         without: &[],
     }
