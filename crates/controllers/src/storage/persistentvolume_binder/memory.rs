@@ -127,6 +127,11 @@ impl Ledger {
     /// A plan for a key is about to be carried out.
     pub(super) fn planned(&self, key: &Key, note: &Note) {
         let mut held = self.held.lock();
+        if note.recycling == Some(Recycling::Succeeded)
+            && let Some(recycler) = held.recyclers.get_mut(key)
+        {
+            recycler.succeed();
+        }
         if note.reserves.is_none() && !note.answers.is_empty() {
             // Still the same reconcile.
             return;
@@ -207,7 +212,7 @@ impl Memory<Note> for Ledger {
                     held.recyclers.insert(key.clone(), begun.with_pod(pod));
                 }
             }
-            Some(Recycling::Ended) => drop(held.recyclers.remove(key)),
+            Some(Recycling::Succeeded | Recycling::Ended) => drop(held.recyclers.remove(key)),
             None => {}
         }
         if let Some(uid) = note.due {

@@ -32,7 +32,9 @@ pub(super) enum Recycling {
     Begins(Release, Key, Timestamp),
     /// The API server has created the Pod with this UID.
     Created(Uid),
-    /// The recycling has succeeded, failed or lost its reason.
+    /// The Pod has succeeded. This is remembered before the Pod is deleted, because the result of the delete may be unknown.
+    Succeeded,
+    /// The recycling has failed or lost its reason.
     Ended,
 }
 

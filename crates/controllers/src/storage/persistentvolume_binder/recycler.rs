@@ -72,12 +72,13 @@ pub(super) struct Recycler {
     /// When this process created the Pod.
     begun: Timestamp,
     pod: Option<Uid>,
+    has_succeeded: bool,
 }
 
 impl Recycler {
     /// A Pod is created at this key for this release; its UID is not known yet.
     pub(super) fn begins(release: Release, at: Key, now: Timestamp) -> Self {
-        Self { release, at, begun: now, pod: None }
+        Self { release, at, begun: now, pod: None, has_succeeded: false }
     }
 
     /// When the Pod is given up. `deadline` is that of a Pod that has started, in seconds.
@@ -89,6 +90,16 @@ impl Recycler {
     /// The same, with the UID of its Pod.
     pub(super) fn with_pod(self, pod: Uid) -> Self {
         Self { pod: Some(pod), ..self }
+    }
+
+    /// Notes that its Pod has succeeded.
+    pub(super) fn succeed(&mut self) {
+        self.has_succeeded = true;
+    }
+
+    /// Whether its Pod has emptied the volume, even if the Pod is gone.
+    pub(super) fn has_succeeded(&self) -> bool {
+        self.has_succeeded
     }
 
     /// Whether it was begun for this release.

@@ -14,6 +14,7 @@ use super::recycler::{self, Begun, Leftover, Release};
 use super::view::{Claimant, Held, VolumeView, is_destroyed_by, is_elsewhere, is_over};
 use super::writes::{self, Chain};
 use coxswain_machinery::api::kinds::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS};
+use coxswain_machinery::api::meta::ObjectMeta;
 use coxswain_machinery::api::storage::PersistentVolumeClaim;
 use coxswain_machinery::api::{Kind, Object as _};
 use coxswain_machinery::model::plan::{EventSpec, FinishOrder, Regarding, Tolerate, UNPREPARED, Verb};
@@ -309,18 +310,20 @@ fn recycle(held: &Held, sort: Recyclable, now: Timestamp, note: &mut Note) -> Re
     let ended = |note: &mut Note| note.recycling = Some(Recycling::Ended);
     let failed = |why: &str| format!("Recycle failed: failed to recycle volume: {why}");
     let Some(own) = held.recycler.as_ref().filter(|own| own.pod.metadata.uid == *expected) else {
+        if held.begun.as_ref().is_some_and(|begun| begun.recycler.has_succeeded()) {
+            // An earlier delete of the Pod took effect although it failed.
+            return match &held.recycler {
+                Some(other) => Ok(after(at, &other.pod.metadata)),
+                None => emptied(held, None, note),
+            };
+        }
         ended(note);
         // It is tried again when this is seen, and not at once.
         return Ok(steps(fail(held, FAILED_RECYCLE, &failed("recycler pod was deleted"))?.steps));
     };
     let gone = without_pod(at, expected.clone());
     match own.pod.status.phase.as_str() {
-        "Succeeded" => {
-            ended(note);
-            let mut all = vec![gone, told(held, false, "VolumeRecycled", "Volume recycled".to_owned())];
-            all.extend(unbind(held)?);
-            Ok(again(all))
-        }
+        "Succeeded" => emptied(held, Some(gone), note),
         "Failed" => {
             ended(note);
             let silent = own.message.is_empty();
@@ -344,6 +347,24 @@ fn recycle(held: &Held, sort: Recyclable, now: Timestamp, note: &mut Note) -> Re
             Ok(steps(all))
         }
     }
+}
+
+/// Frees an emptied volume. Deletes the recycler Pod first if it still exists.
+fn emptied(held: &Held, gone: Option<Step>, note: &mut Note) -> Result<Plan, WireError> {
+    note.recycling = Some(Recycling::Succeeded);
+    let event = told(held, false, "VolumeRecycled", "Volume recycled".to_owned());
+    let freed = unbind(held)?;
+    Ok(again(match gone {
+        Some(gone) => [gone, event].into_iter().chain(freed).collect(),
+        // The update of the volume may fail, and is tried again.
+        None => freed.into_iter().chain([event]).collect(),
+    }))
+}
+
+/// Deletes another Pod of the recycler's name, which may still empty the volume. The volume is freed when that Pod is gone.
+fn after(at: Key, other: &ObjectMeta) -> Plan {
+    let all = if other.is_deleting() { Vec::new() } else { vec![without_pod(at, other.uid.clone())] };
+    Plan { requeue_after: Some(LEAVES_WITHIN), ..steps(all) }
 }
 
 fn without_pod(at: Key, uid: Uid) -> Step {
