@@ -13,6 +13,7 @@ pub mod indexes;
 pub mod key;
 pub mod live_reads;
 pub mod metadata;
+pub mod names;
 pub mod owners;
 pub mod plan;
 pub mod pods;
