@@ -19,6 +19,7 @@ pub mod plan;
 pub mod pods;
 pub mod quantity;
 pub mod revisions;
+pub mod scaled;
 pub mod selector;
 pub mod selects;
 pub mod slices;
