@@ -2,6 +2,7 @@
 //!
 //! Nothing here does I/O or awaits; everything can be tested with tables.
 
+pub mod addresses;
 pub mod backoff;
 pub mod bucket;
 pub mod clock;
