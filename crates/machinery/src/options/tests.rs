@@ -154,6 +154,8 @@ fn values_are_given_as_go_takes_them() {
     assert!((flags(&["--kube-api-qps=1e2"]).kube_api_qps - 100.0).abs() < f32::EPSILON);
     assert_eq!(flags(&["--bind-address="]).bind_address.to_string(), "0.0.0.0");
     assert_eq!(flags(&["--bind-address=::1"]).bind_address.to_string(), "::1");
+    assert_eq!(flags(&["--bind-address=::ffff:10.0.0.1"]).bind_address.to_string(), "10.0.0.1");
+    assert_eq!(flags(&["--bind-address=10.0.0.1", "--bind-address="]).bind_address.to_string(), "10.0.0.1");
     assert_eq!(flags(&["--version"]).version, VersionRequest::Line);
 }
 
@@ -184,6 +186,25 @@ fn lists_replace_their_default_and_then_grow() {
     for (text, bytes) in [("512", 512), ("1K", 1000), ("2Ki", 2048), ("1.5Mi", 1_572_864), ("3e3", 3000)] {
         let flag = format!("--log-text-info-buffer-size={text}");
         assert_eq!(flags(&[&flag]).log_text_info_buffer_size.0, bytes, "{text}");
+    }
+}
+
+/// As Go's reader of comma-separated values was seen to do.
+#[test]
+fn a_list_ends_at_a_line_break_outside_of_quotes() {
+    for (text, list) in [
+        ("a,b\nc", Some(&["a", "b"][..])),
+        ("\n\r\na", Some(&["a"])),
+        ("a,\r", Some(&["a", ""])),
+        ("a\rb", Some(&["a\rb"])),
+        ("\"a\r\nb\",c\n\"", Some(&["a\nb", "c"])),
+        ("", Some(&[])),
+        ("\n", None),
+        ("\"a", None),
+        ("a\"", None),
+    ] {
+        let list: Option<Vec<String>> = list.map(|list| list.iter().map(|&item| item.to_owned()).collect());
+        assert_eq!(super::value::split_csv(text).ok(), list, "{text:?}");
     }
 }
 
