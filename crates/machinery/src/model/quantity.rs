@@ -9,6 +9,8 @@
 use std::fmt;
 
 #[cfg(test)]
+mod differential;
+#[cfg(test)]
 mod tests;
 
 /// In which form an amount is written.
