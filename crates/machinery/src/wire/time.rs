@@ -294,6 +294,9 @@ impl Field for Option<Time> {
 }
 
 #[cfg(test)]
+mod differential;
+
+#[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
