@@ -45,6 +45,9 @@ fn is_name(text: &str) -> bool {
 }
 
 #[cfg(test)]
+mod differential;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

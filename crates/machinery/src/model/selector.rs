@@ -315,4 +315,6 @@ impl fmt::Display for Selector {
 }
 
 #[cfg(test)]
+mod differential;
+#[cfg(test)]
 mod tests;
