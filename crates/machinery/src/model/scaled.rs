@@ -29,6 +29,9 @@ pub fn scaled(value: &IntOrString, total: i64, rounding: Rounding) -> Option<i64
 }
 
 #[cfg(test)]
+mod differential;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
