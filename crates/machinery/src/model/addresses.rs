@@ -93,6 +93,9 @@ fn parse_ipv6(text: &str) -> Option<Ipv6Addr> {
 }
 
 #[cfg(test)]
+mod differential;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
