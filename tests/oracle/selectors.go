@@ -26,7 +26,7 @@ func parseSelector(text string) (any, error) {
 // compileLabelSelector reads requirements: `= KEY VALUE`, or an operator, a key and values, with spaces between them. A separator
 // ends each; a part without text ends all of them, and sets of labels follow.
 func compileLabelSelector(text string) (any, error) {
-	var selector metav1.LabelSelector
+	selector := metav1.LabelSelector{MatchLabels: map[string]string{}}
 	rest := text
 	for rest != "" {
 		var part string
@@ -38,7 +38,7 @@ func compileLabelSelector(text string) (any, error) {
 			if len(words) != 3 {
 				return nil, fmt.Errorf("malformed question: %q", part)
 			}
-			metav1.AddLabelToSelector(&selector, words[1], words[2])
+			selector.MatchLabels[words[1]] = words[2]
 			continue
 		}
 		if len(words) < 2 {
