@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::duration;
 use super::value::{FlagValue, Repetition};
-use crate::oracle::{Comparison, Random, Refusal, SEPARATOR};
+use crate::oracle::{Comparison, KnownRefusal, Random, SEPARATOR};
 
 fn duration_text(random: &mut Random) -> String {
     let sign = random.one_of(&["", "", "", "", "+", "-"]);
@@ -56,7 +56,7 @@ fn durations_are_never_read_differently() {
         words: UNITS,
         generate: duration_text,
         read,
-        refusals: &[Refusal {
+        refusals: &[KnownRefusal {
             reason: "a negative duration has no meaning for any flag",
             covers: |_, theirs| theirs["nanoseconds"].as_i64().is_some_and(|nanoseconds| nanoseconds < 0),
         }],
@@ -165,21 +165,21 @@ fn values_of_flags_are_never_read_differently() {
         generate,
         read,
         refusals: &[
-            Refusal {
+            KnownRefusal {
                 reason: "a negative duration has no meaning for any flag",
                 covers: |text, _| {
                     let mut values = text.split(SEPARATOR);
                     values.next() == Some("duration") && values.any(|value| value.starts_with('-'))
                 },
             },
-            Refusal {
+            KnownRefusal {
                 reason: "a number that is infinite or none has no meaning for any flag",
                 covers: |text, theirs| {
                     let bits = theirs.as_u64().and_then(|bits| u32::try_from(bits).ok());
                     text.starts_with("float32") && bits.is_some_and(|bits| !f32::from_bits(bits).is_finite())
                 },
             },
-            Refusal {
+            KnownRefusal {
                 reason: "hexadecimal fractions and digits with underscores are typing errors",
                 covers: |text, _| text.starts_with("float32") && text.contains(['_', 'x', 'X']),
             },

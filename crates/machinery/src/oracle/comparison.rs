@@ -37,14 +37,14 @@ pub struct Comparison {
     /// Reads a text as the oracle does; `None` if Coxswain refuses the text.
     pub read: fn(&str) -> Option<Value>,
     /// Texts that Coxswain refuses for a reason, though Go reads them.
-    pub refusals: &'static [Refusal],
+    pub refusals: &'static [KnownRefusal],
     /// Known differences.
-    pub differences: &'static [Difference],
+    pub differences: &'static [KnownDifference],
 }
 
 /// Texts that Go reads and Coxswain refuses.
 #[derive(Debug)]
-pub struct Refusal {
+pub struct KnownRefusal {
     /// The reason why Coxswain refuses them.
     pub reason: &'static str,
     /// Whether a text with Go's reading is one of them.
@@ -53,7 +53,7 @@ pub struct Refusal {
 
 /// Fields of readings that differ for a known reason.
 #[derive(Debug)]
-pub struct Difference {
+pub struct KnownDifference {
     /// The reason.
     pub reason: &'static str,
     /// The fields of the answer.
@@ -171,8 +171,9 @@ impl Comparison {
         let (Value::Object(all), Value::Object(others)) = (ours, theirs) else { return None };
         let mut known = None;
         for name in all.keys().chain(others.keys()).filter(|name| all.get(*name) != others.get(*name)) {
-            let covers =
-                |row: &Difference| row.fields.contains(&name.as_str()) && (row.covers)(text, ours, theirs);
+            let covers = |row: &KnownDifference| {
+                row.fields.contains(&name.as_str()) && (row.covers)(text, ours, theirs)
+            };
             // Linear: a table has few rows.
             known = known.max(Some(self.differences.iter().position(covers)?));
         }

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use serde_json::{Value, json};
 
 use super::{Quantity, UNIT};
-use crate::oracle::{Comparison, Difference, Random, SEPARATOR};
+use crate::oracle::{Comparison, KnownDifference, Random, SEPARATOR};
 
 fn shown(amount: Quantity) -> serde_json::Map<String, Value> {
     let limit = if amount.billionths < 0 { i64::MIN } else { i64::MAX };
@@ -141,7 +141,7 @@ fn quantities_are_never_read_differently() {
         read,
         refusals: &[],
         differences: &[
-            Difference {
+            KnownDifference {
                 reason: "Go wraps around where a number has more than 64 bits",
                 fields: &["milli", "value"],
                 covers: |_, ours, _| {
@@ -149,17 +149,17 @@ fn quantities_are_never_read_differently() {
                     is_limit("milli") || is_limit("value")
                 },
             },
-            Difference {
+            KnownDifference {
                 reason: "Go rounds fractions of long negative numbers upwards, and then adds 1",
                 fields: &["milli", "value"],
                 covers: |_, ours, _| ours["sign"] == -1,
             },
-            Difference {
+            KnownDifference {
                 reason: "amounts beyond 10^29 are cut off",
                 fields: &["canonical", "rounded", "sum", "difference", "order", "milli", "value"],
                 covers: saturates,
             },
-            Difference {
+            KnownDifference {
                 reason: "Go drops the suffix of amounts from 10^21 on",
                 fields: &["canonical", "rounded", "sum", "difference"],
                 covers: |_, ours, theirs| {

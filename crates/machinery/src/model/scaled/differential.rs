@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::oracle::{Comparison, Difference, Random, SEPARATOR};
+use crate::oracle::{Comparison, KnownDifference, Random, SEPARATOR};
 
 fn read(text: &str) -> Option<Value> {
     let (written, total) = text.split_once(SEPARATOR).unwrap_or((text, ""));
@@ -28,7 +28,7 @@ fn percentages_are_never_read_differently() {
         generate,
         read,
         refusals: &[],
-        differences: &[Difference {
+        differences: &[KnownDifference {
             reason: "Go computes in doubles, which have no room for more than 2^53 hundredths, and wraps around",
             fields: &["up", "down"],
             covers: |text, _, _| {

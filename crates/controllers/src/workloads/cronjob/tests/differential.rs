@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::schedule::Schedule;
-use coxswain_machinery::oracle::{Comparison, Difference, Random, Refusal, SEPARATOR};
+use coxswain_machinery::oracle::{Comparison, KnownDifference, KnownRefusal, Random, SEPARATOR};
 use coxswain_machinery::zones::Zones;
 
 /// The zone, the time and the schedule of a question, and the next times or the error as the oracle shows them.
@@ -140,7 +140,7 @@ fn schedules_are_never_read_differently() {
         ],
         generate,
         read,
-        refusals: &[Refusal {
+        refusals: &[KnownRefusal {
             reason: "zones are known by the names of the tz database, not by paths of their files",
             covers: |text, _| {
                 let zone = text.split_once(SEPARATOR).unwrap_or((text, "")).0;
@@ -148,7 +148,7 @@ fn schedules_are_never_read_differently() {
             },
         }],
         differences: &[
-            Difference {
+            KnownDifference {
                 reason: "zones are known by the names of the tz database, not by paths of their files",
                 fields: &["error", "times"],
                 covers: |_, ours, _| {
@@ -157,7 +157,7 @@ fn schedules_are_never_read_differently() {
                 },
             },
             // In 1986 the clock of Nepal went from 00:00 to 00:15.
-            Difference {
+            KnownDifference {
                 reason: "Go misses and moves times where a clock skips midnight or a part of an hour",
                 fields: &["times"],
                 covers: |text, _, _| {
