@@ -89,7 +89,7 @@ fn parse_int(text: &str, min: i64, max: i64) -> Result<i64, ValueError> {
     // Between two digits, or between a prefix and a digit.
     let bare = radix == 10 || body.is_empty();
     let stray = body.ends_with('_') || body.contains("__") || bare && body.starts_with('_');
-    if stray || body.starts_with(['+', '-']) {
+    if stray || body.contains(['+', '-']) {
         return Err(expected());
     }
     let magnitude = i128::from_str_radix(&body.replace('_', ""), radix).map_err(|_| expected())?;
@@ -191,11 +191,10 @@ impl FlagValue for IpAddr {
     const TYPE: &'static str = "ip";
 
     fn set(&mut self, text: &str, _: Repetition) -> Result<(), ValueError> {
-        let text = text.trim();
-        // A blank address changes nothing, as in kube-controller-manager.
+        // An empty address changes nothing, as in kube-controller-manager.
         if !text.is_empty() {
             let address: IpAddr =
-                text.parse().map_err(|_| ValueError::new("expected an IPv4 or IPv6 address"))?;
+                text.trim().parse().map_err(|_| ValueError::new("expected an IPv4 or IPv6 address"))?;
             // An IPv4-mapped IPv6 address is the IPv4 address.
             *self = address.to_canonical();
         }
