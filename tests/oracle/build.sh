@@ -10,7 +10,7 @@ export CGO_ENABLED=0 GOFLAGS="-mod=readonly -buildvcs=false" GOWORK=off
 
 hash=$({
     go env GOVERSION GOOS GOARCH
-    sha256sum build.sh go.mod ./*.go
+    sha256sum build.sh go.mod go.sum ./*.go
 } | sha256sum | cut -c1-16)
 program="${COXSWAIN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/coxswain}/oracle/$hash/oracle"
 if [ ! -x "$program" ]; then
