@@ -39,8 +39,7 @@ impl SentWrites {
     /// Returns a write of `plan` that succeeded already. The plan asks for it again because the answer does not show its effect: an
     /// admission webhook has changed what was sent, and would do so each time.
     pub(super) fn repeated<'a>(&self, plan: &'a Plan) -> Option<&'a Write> {
-        // Linear: the inner list has the earlier writes of one object, or the creates of a kind in the namespace. Those are the claims of
-        // one pod.
+        // The inner list has the earlier writes of one object, or the creates of a kind in the namespace. Those are the claims of one pod.
         plan.writes().find(|write| {
             let earlier = self.0.get(&(write.kind, write.key.clone()));
             earlier.is_some_and(|earlier| earlier.iter().any(|earlier| write.repeats(earlier)))
