@@ -106,8 +106,8 @@ impl LoopSettings {
     }
 
     /// Returns what becomes of a key that has failed and was refused so often, the last time or not. Failures without an answer use up no
-    /// tries, but the backoff grows with them: a backoff that began again would send the requests of each key within milliseconds to a
-    /// server that is overloaded.
+    /// tries. Their backoff grows with all failures, because requests within milliseconds would add to the load of the server. The backoff of
+    /// a refusal follows the refusals alone.
     pub(super) fn after_failure(&self, refusals: u32, refused: bool) -> AfterFailure {
         match self.tries {
             Some(tries) if refused && refusals >= tries.most => {

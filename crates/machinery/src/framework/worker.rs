@@ -327,7 +327,10 @@ impl Worker {
                 } else {
                     tracing::warn!(%error, "reconciling failed, it will be tried again");
                 }
-                Some((Requeue::Failure, self.queue.add_rate_limited(key.clone())))
+                let key = key.clone();
+                let delay =
+                    if refused { self.queue.add_refused(key) } else { self.queue.add_rate_limited(key) };
+                Some((Requeue::Failure, delay))
             }
             AfterFailure::GiveUp(then) => {
                 tracing::error!(%error, failures, "reconciling failed as often as it is tried in a row");

@@ -164,6 +164,18 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         delay
     }
 
+    /// Like [`add_rate_limited`](Self::add_rate_limited) for a key whose last refusal was [counted](Self::count_refusal): the delay
+    /// follows the refusals alone. Failures without an answer reveal nothing about the key.
+    pub fn add_refused(&self, key: K) -> Duration {
+        let mut delay = Duration::ZERO;
+        self.shared.schedule(|state, now| {
+            let (woken, earned) = state.add_refused(key, now);
+            delay = earned;
+            woken
+        });
+        delay
+    }
+
     /// Counts a failure of the key and adds it after the longest backoff, which is returned.
     pub fn add_longest(&self, key: K) -> Duration {
         let mut delay = Duration::ZERO;

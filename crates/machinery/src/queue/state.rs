@@ -235,15 +235,25 @@ impl<K: Clone + Eq + Hash> State<K> {
 
     /// Counts a failure of the key, and adds it after the delay that this earns it, which is told too.
     pub(super) fn add_rate_limited(&mut self, key: K, now: Instant) -> (usize, Duration) {
+        self.add_after_backoff(key, |slot| slot.failures, now)
+    }
+
+    /// Like [`add_rate_limited`](Self::add_rate_limited), with the backoff of the refusals before the one that was counted last.
+    pub(super) fn add_refused(&mut self, key: K, now: Instant) -> (usize, Duration) {
+        self.add_after_backoff(key, |slot| slot.refusals.saturating_sub(1), now)
+    }
+
+    /// Counts a failure of the key and adds it after the backoff of as many failures as `before` returns.
+    fn add_after_backoff(&mut self, key: K, before: fn(&Slot<K>) -> u32, now: Instant) -> (usize, Duration) {
         if self.phase != Phase::Open {
             return (0, Duration::ZERO);
         }
         let hash = self.hasher.hash_one(&key);
         let id = self.find_or_insert(hash, key.clone());
         let Some(slot) = self.slot_mut(id) else { return (0, Duration::ZERO) };
-        let failures = slot.failures;
-        slot.failures = failures.saturating_add(1);
-        let backoff = self.config.backoff(failures);
+        let before = before(slot);
+        slot.failures = slot.failures.saturating_add(1);
+        let backoff = self.config.backoff(before);
         let takes_token = QueueConfig::takes_token(backoff);
         let delay = backoff.max(if takes_token { self.reserve(&key, now) } else { Duration::ZERO });
         (self.add_after(key, delay, now), delay)

@@ -164,13 +164,21 @@ async fn refusals_alone_use_up_the_tries_of_a_key() {
     queue.add_changed(key(), Duration::ZERO);
     let answers =
         std::iter::repeat_n((503, false), 20).chain([(403, false), (503, false), (403, false), (403, true)]);
+    let mut waited = Vec::new();
     for (at, (code, is_given_up)) in answers.enumerate() {
+        let since = tokio::time::Instant::now();
         let item = queue.get().await.unwrap();
+        waited.push(since.elapsed());
         *bench.server.0.lock() = [(code, Vec::new())].into();
         *bench.script.plans.lock() = [Plan { steps: vec![create()], ..Plan::default() }].into();
         bench.worker.process(item).await;
         assert_eq!(queue.is_given_up(&key()), is_given_up, "try {at}: {code}");
     }
+    let longest = bench.worker.settings.backoff.max_delay;
+    assert_eq!(waited[20], longest, "after 20 failures without an answer");
+    assert!(waited[21] < Duration::from_millis(10), "after the first refusal: {:?}", waited[21]);
+    assert_eq!(waited[22], longest, "after another failure without an answer");
+    assert!(waited[23] < Duration::from_millis(20), "after the second refusal: {:?}", waited[23]);
 }
 
 /// A key that was given up meets a server that cannot answer when its pause is over.
