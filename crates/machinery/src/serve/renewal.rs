@@ -27,8 +27,6 @@ pub(super) struct Renewal {
     authority: latest::Sender<Option<String>>,
     /// Whether the last attempt to write a certificate failed, to log a failure once.
     has_failed: AtomicBool,
-    /// Whether a certificate is served from memory because the one in the file is not valid yet.
-    is_early: AtomicBool,
 }
 
 impl Renewal {
@@ -40,14 +38,7 @@ impl Renewal {
         chain: &[u8],
     ) -> Self {
         let authority = latest::Sender::new(authority(chain));
-        Self {
-            options,
-            clock,
-            files,
-            authority,
-            has_failed: AtomicBool::new(false),
-            is_early: AtomicBool::new(false),
-        }
+        Self { options, clock, files, authority, has_failed: AtomicBool::new(false) }
     }
 
     /// Follows the authority of the certificate.
@@ -68,17 +59,6 @@ impl Renewal {
     /// Makes a new certificate if the old one is due. Connections that are open keep the old one.
     pub(super) async fn turn(&self, certs: &CertStore, provider: &CryptoProvider) -> Result<(), ServeError> {
         let (now, old) = (self.clock.now(), certs.default_key());
-        if self.is_early.load(Ordering::Relaxed)
-            && let Some(files) = &self.files
-            && let Ok((cert, held)) = own_pair(files, &old, provider).await
-            && held.cert.first().is_some_and(|leaf| is_valid(leaf, now))
-        {
-            self.is_early.store(false, Ordering::Relaxed);
-            certs.replace(0, held);
-            self.follow(&cert);
-            tracing::info!(path = %files.cert.display(), "The serving certificate in --cert-dir is valid now; serving it again");
-            return Ok(());
-        }
         let Some(leaf) = old.cert.first().filter(|leaf| is_due(leaf, now)) else { return Ok(()) };
         let Some(files) = &self.files else {
             let (cert, key) = tls::generate(&self.options, now)?;
@@ -91,15 +71,12 @@ impl Renewal {
         if !tls::is_self_made(&old.cert) {
             return Ok(());
         }
-        let is_early = begins_later(leaf, now);
         let cert = tls::renew(&self.options, now, leaf)?;
         let chain = CertificateDer::pem_slice_iter(cert.as_bytes()).collect::<Result<_, _>>();
         let chain = chain.map_err(|error| ServeError::SelfSigned(error.to_string()))?;
         let path = files.cert.display();
-        let replaced = match own_pair(files, &old, provider).await {
-            // Nobody can tell which clock was wrong, so the file stays.
-            Ok(_) if is_early => Err(std::io::Error::other("its certificate is not valid yet")),
-            Ok(_) => tls::replace_cert(files, &cert).await,
+        let replaced = match check_own_pair(files, &old, provider).await {
+            Ok(()) => tls::replace_cert(files, &cert).await,
             Err(error) => Err(error),
         };
         match replaced {
@@ -113,11 +90,10 @@ impl Renewal {
             }
             Err(error) => tracing::warn!(
                 %path, %error,
-                "The serving certificate in --cert-dir is not valid now and was not replaced; serving a new one from memory"
+                "The serving certificate in --cert-dir has expired and was not replaced; serving a new one from memory"
             ),
         }
         self.has_failed.store(false, Ordering::Relaxed);
-        self.is_early.store(is_early, Ordering::Relaxed);
         certs.replace(0, CertifiedKey::new(chain, Arc::clone(&old.key)));
         self.follow(cert.as_bytes());
         Ok(())
@@ -125,16 +101,16 @@ impl Renewal {
 }
 
 /// Reads the files, which must have a self-made certificate and the key that is served. An operator replaces the files one at a time, so a
-/// half-replaced pair must not be overwritten. Returns the certificate in PEM and the pair.
-async fn own_pair(
+/// half-replaced pair must not be overwritten.
+async fn check_own_pair(
     files: &CertFiles,
     served: &CertifiedKey,
     provider: &CryptoProvider,
-) -> std::io::Result<(Vec<u8>, CertifiedKey)> {
+) -> std::io::Result<()> {
     let (cert, key) = (tokio::fs::read(&files.cert).await?, tokio::fs::read(&files.key).await?);
     let held = tls::certified_key(&cert, &key, provider).map_err(std::io::Error::other)?;
     if tls::is_self_made(&held.cert) && held.key.public_key() == served.key.public_key() {
-        Ok((cert, held))
+        Ok(())
     } else {
         Err(std::io::Error::other("the files have another certificate than the one that is served"))
     }
@@ -154,17 +130,12 @@ fn is_valid(leaf: &CertificateDer<'_>, now: Timestamp) -> bool {
     })
 }
 
-/// Whether the time of a certificate has not begun: it was made under a clock that was set ahead, or this one is behind.
-fn begins_later(leaf: &CertificateDer<'_>, now: Timestamp) -> bool {
-    X509Certificate::from_der(leaf)
-        .is_ok_and(|(_, leaf)| now.as_second() < leaf.validity().not_before.timestamp())
-}
-
-/// Whether 80 percent of a certificate's time are over, or its time has not begun.
+/// Whether 80 percent of a certificate's time are over. A certificate whose time has not begun is served as it is, as by
+/// kube-controller-manager: nobody can tell which clock was wrong.
 fn is_due(leaf: &CertificateDer<'_>, now: Timestamp) -> bool {
     let Ok((_, leaf)) = X509Certificate::from_der(leaf) else { return false };
     let validity = leaf.validity();
     let (begin, end) = (validity.not_before.timestamp(), validity.not_after.timestamp());
     let now = now.as_second();
-    now < begin || now.saturating_sub(begin).saturating_mul(5) >= end.saturating_sub(begin).saturating_mul(4)
+    now.saturating_sub(begin).saturating_mul(5) >= end.saturating_sub(begin).saturating_mul(4)
 }
