@@ -131,7 +131,7 @@ fn a_selector_that_says_nothing_stops_scaling() {
         (
             "=web",
             "InvalidSelector",
-            "couldn't convert selector into a corresponding internal selector object: invalid label selector: \"=web\" is no requirement",
+            "couldn't convert selector into a corresponding internal selector object: invalid label selector: unexpected Equal",
         ),
     ] {
         let mut bench = Bench::of(&autoscaler(|_| {}), &["a"]);
