@@ -58,6 +58,7 @@ fn parse_ipv6(text: &str) -> Option<Ipv6Addr> {
         rest = after;
     }
     while !rest.is_empty() {
+        // Linear: each search begins where the last one ended.
         let end = rest.find(|char: char| !char.is_ascii_hexdigit()).unwrap_or(rest.len());
         let (digits, after) = rest.split_at(end);
         if after.starts_with('.') {

@@ -1,3 +1,5 @@
+//! Texts and label selectors, the labels that they match, and their errors.
+
 use super::*;
 use crate::api::meta::LabelSelectorRequirement;
 
