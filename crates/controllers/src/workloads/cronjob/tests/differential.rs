@@ -117,6 +117,9 @@ fn schedules_are_never_read_differently() {
             "UTC\u{1f}1767225600\u{1f}0 0 31 2,4 ?",
             "UTC\u{1f}1767225600\u{1f}@every 1h30m",
             "UTC\u{1f}1767225600\u{1f}CRON_TZ=Asia/Tokyo @daily",
+            "UTC\u{1f}1767225600\u{1f}@every -9223372036854775808ns",
+            "UTC\u{1f}1767225600\u{1f}@every -2562047h47m16.854775808s",
+            "UTC\u{1f}1767225600\u{1f}@every 9223372036854775808ns",
             "Asia/Kathmandu\u{1f}490000000\u{1f}* 0 * jan 0",
         ],
         words: &[
