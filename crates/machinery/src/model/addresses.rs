@@ -49,6 +49,11 @@ fn parse_ipv4(text: &str) -> Option<Ipv4Addr> {
 }
 
 fn parse_ipv6(text: &str) -> Option<Ipv6Addr> {
+    // Nearly all addresses have the form that the library reads, without an allocation.
+    text.parse().ok().or_else(|| parse_lenient_ipv6(text))
+}
+
+fn parse_lenient_ipv6(text: &str) -> Option<Ipv6Addr> {
     let mut groups = Vec::with_capacity(GROUPS);
     // The number of groups before `::`.
     let mut gap = None;
