@@ -15,6 +15,7 @@ hash=$({
 program="${COXSWAIN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/coxswain}/oracle/$hash/oracle"
 if [ ! -x "$program" ]; then
     mkdir -p "${program%/*}"
+    echo "oracle: building; the first time takes a minute or two, and downloads Go modules" >&2
     # Two copies of this script may run at once: each builds a file of its own, and the last one stays.
     temporary=$(mktemp "$program.XXXXXX")
     trap 'rm -f "$temporary"' EXIT

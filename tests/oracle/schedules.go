@@ -23,6 +23,9 @@ func readSchedule(text string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if isPath(zone) || isPath(prefixZone(spec)) {
+		return nil, errors.New("a path of a file is no name of a zone")
+	}
 	location, err := time.LoadLocation(zone)
 	if err != nil {
 		return nil, errors.New("unknown time zone")
@@ -52,6 +55,23 @@ var fileErrors = regexp.MustCompile(`(?s)^(provided bad location (.*)): (is a di
 // withoutFiles replaces these by the reason for a zone that has no file.
 func withoutFiles(message string) string {
 	return fileErrors.ReplaceAllString(message, "$1: unknown time zone $2")
+}
+
+// prefixZone returns the zone that a schedule names itself.
+func prefixZone(spec string) string {
+	for _, prefix := range []string{"TZ=", "CRON_TZ="} {
+		if rest, isPrefixed := strings.CutPrefix(spec, prefix); isPrefixed {
+			if name, _, isComplete := strings.Cut(rest, " "); isComplete {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// isPath reports whether only the files of the machine may resolve the name of a zone.
+func isPath(zone string) bool {
+	return strings.Contains(zone, "//") || strings.Contains(zone, "/./") || strings.HasPrefix(zone, "./") || strings.HasSuffix(zone, "/")
 }
 
 // parseSchedule returns panics as errors.

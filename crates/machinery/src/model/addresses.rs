@@ -49,6 +49,11 @@ fn parse_ipv4(text: &str) -> Option<Ipv4Addr> {
 }
 
 fn parse_ipv6(text: &str) -> Option<Ipv6Addr> {
+    // Nearly all addresses have the form that the library reads, without an allocation.
+    text.parse().ok().or_else(|| parse_lenient_ipv6(text))
+}
+
+fn parse_lenient_ipv6(text: &str) -> Option<Ipv6Addr> {
     let mut groups = Vec::with_capacity(GROUPS);
     // The number of groups before `::`.
     let mut gap = None;
@@ -58,6 +63,7 @@ fn parse_ipv6(text: &str) -> Option<Ipv6Addr> {
         rest = after;
     }
     while !rest.is_empty() {
+        // Linear: each search begins where the last one ended.
         let end = rest.find(|char: char| !char.is_ascii_hexdigit()).unwrap_or(rest.len());
         let (digits, after) = rest.split_at(end);
         if after.starts_with('.') {

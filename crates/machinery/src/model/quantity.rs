@@ -140,8 +140,8 @@ impl Quantity {
 impl std::str::FromStr for Quantity {
     type Err = ParseQuantityError;
 
-    /// Reads `[+-]DIGITS[.DIGITS][SUFFIX]`. A text without digits, such as `Gi` or `.`, is 0, as in Kubernetes, which
-    /// refuses `Pi`, `Ei` and exponents below -9 alone. Fractions of a billionth are rounded away from zero.
+    /// Reads `[+-]DIGITS[.DIGITS][SUFFIX]`. A text without digits, such as `Gi` or `.`, is 0, as in Kubernetes. Of
+    /// those, Kubernetes refuses `Pi`, `Ei` and exponents below -9. Fractions of a billionth are rounded away from zero.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         parse(text).ok_or_else(|| ParseQuantityError(text.to_owned()))
     }

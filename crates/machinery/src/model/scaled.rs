@@ -13,7 +13,7 @@ pub enum Rounding {
 
 /// Returns a number as it is, and a percentage of `total`; `None` for a text that is no percentage.
 ///
-/// The API server checks signs and limits of new objects, so that the result is unchecked here.
+/// The caller clamps the result.
 pub fn scaled(value: &IntOrString, total: i64, rounding: Rounding) -> Option<i64> {
     let text = match value {
         IntOrString::Int(number) => return Some(i64::from(*number)),

@@ -56,15 +56,15 @@ pub struct SelectorError(String);
 
 impl Requirement {
     /// # Errors
-    /// Key or values are none of a label.
+    /// A key or value is not valid for a label.
     fn new(key: Str, test: Test) -> Result<Self, SelectorError> {
         if !is_label_key(&key) {
-            return Err(SelectorError(format!("{key:?} is no key of a label")));
+            return Err(SelectorError(format!("invalid label key {key:?}")));
         }
         if let Test::In(values) | Test::NotIn(values) = &test
             && let Some(value) = values.0.iter().find(|value| !is_label_value(value))
         {
-            return Err(SelectorError(format!("{value:?} is no value of a label")));
+            return Err(SelectorError(format!("invalid label value {value:?}")));
         }
         Ok(Self { key, test })
     }
@@ -74,7 +74,7 @@ impl Selector {
     /// Compiles a selector. An empty one selects everything, as in `metav1.LabelSelector`.
     ///
     /// # Errors
-    /// An operator is unknown or has the wrong number of values, or keys or values are none of labels.
+    /// An operator is unknown or has the wrong number of values, or a key or value is not valid for a label.
     pub fn compile(selector: &LabelSelector) -> Result<Self, SelectorError> {
         let exact = selector
             .match_labels
@@ -116,7 +116,7 @@ impl Selector {
     /// selects everything.
     ///
     /// # Errors
-    /// The text does not follow the grammar, or keys or values are none of labels.
+    /// The text does not follow the grammar, or a key or value is not valid for a label.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         let mut tokens = Tokens(text);
         let mut requirements = Vec::new();
@@ -251,7 +251,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// A value, which may be empty. Takes nothing of what follows an empty value.
+    /// A value, which may be empty. An empty value consumes no token.
     fn value(&mut self) -> Str {
         let mut after = self.clone();
         let Token::Word(value) = after.next() else { return Str::default() };
@@ -261,9 +261,9 @@ impl<'a> Tokens<'a> {
 
     fn number(&mut self) -> Result<i64, SelectorError> {
         let word = self.word()?;
-        // A sign is none of a label's value.
+        // Label values cannot contain a sign.
         let number = word.parse().ok().filter(|_| is_label_value(word));
-        number.ok_or_else(|| SelectorError(format!("{word:?} is no number")))
+        number.ok_or_else(|| SelectorError(format!("{word:?} is not an integer")))
     }
 
     /// Values in parentheses.
@@ -288,7 +288,14 @@ fn unexpected(token: Token<'_>) -> SelectorError {
     SelectorError(match token {
         Token::End => "unexpected end".to_owned(),
         Token::Word(word) => format!("unexpected {word:?}"),
-        other => format!("unexpected {other:?}"),
+        Token::Open => "unexpected \"(\"".to_owned(),
+        Token::Close => "unexpected \")\"".to_owned(),
+        Token::Comma => "unexpected \",\"".to_owned(),
+        Token::Not => "unexpected \"!\"".to_owned(),
+        Token::Equal => "unexpected \"=\"".to_owned(),
+        Token::NotEqual => "unexpected \"!=\"".to_owned(),
+        Token::Greater => "unexpected \">\"".to_owned(),
+        Token::Less => "unexpected \"<\"".to_owned(),
     })
 }
 

@@ -58,7 +58,7 @@ pub struct KnownDifference {
     pub reason: &'static str,
     /// The fields of the answer.
     pub fields: &'static [&'static str],
-    /// Whether Coxswain's reading of a text, the first, differs from Go's for this reason.
+    /// Returns whether the reason explains the difference between Coxswain's reading (second argument) and Go's (third).
     pub covers: fn(&str, &Value, &Value) -> bool,
 }
 

@@ -64,7 +64,7 @@ impl WallTime {
         if digits == MICRO_DIGITS { text.parse() } else { Err(MalformedTime::new(text)) }
     }
 
-    /// Whether it is the first second of the year 1, which Go and the API server take for no time.
+    /// Whether it is the first second of the year 1, which Go and the API server treat as unset.
     pub fn is_unset(self) -> bool {
         self == Self { seconds: UNSET_SECONDS, nanoseconds: 0 }
     }

@@ -28,7 +28,6 @@ use coxswain_machinery::framework::{
     Observation, ObserveError, Reads, Room, RoomAdapter, Tries,
 };
 use coxswain_machinery::informer::{Delta, Lister};
-use coxswain_machinery::model::addresses::{parse_address, parse_range};
 use coxswain_machinery::model::{Failure, Key, Plan};
 
 mod plan;
@@ -158,7 +157,7 @@ fn keys_of_addresses(cidrs: Lister<ServiceCidr>) -> KeyMap {
 
 /// Its ranges; one that can't be read has no addresses. (The API server lets none pass.)
 fn ranges(cidr: &ServiceCidr) -> Vec<IpNet> {
-    cidr.spec.cidrs.iter().filter_map(|range| parse_range(range)).collect()
+    cidr.spec.cidrs.iter().filter_map(|range| range.parse().ok()).collect()
 }
 
 fn contains(ranges: &[IpNet], address: IpAddr) -> bool {
@@ -176,5 +175,5 @@ fn gives_out(ranges: &[IpNet], address: IpAddr) -> bool {
 
 /// The address that an IPAddress is named after.
 fn address_of(meta: &ObjectMeta) -> Option<IpAddr> {
-    parse_address(&meta.name)
+    meta.name.parse().ok()
 }

@@ -1,3 +1,5 @@
+//! Texts and label selectors, the labels that they match, and their errors.
+
 use super::*;
 use crate::api::meta::LabelSelectorRequirement;
 
@@ -68,8 +70,8 @@ fn keys_and_values_that_no_label_has_are_errors() {
     };
     assert_eq!(compiled("NotIn", "app", &["web"]), Ok("app notin (web)".to_owned()));
     let error = |text: &str| Err(format!("invalid label selector: {text}"));
-    assert_eq!(compiled("NotIn", "app", &["-web"]), error("\"-web\" is no value of a label"));
-    assert_eq!(compiled("Exists", "-app", &[]), error("\"-app\" is no key of a label"));
+    assert_eq!(compiled("NotIn", "app", &["-web"]), error("invalid label value \"-web\""));
+    assert_eq!(compiled("Exists", "-app", &[]), error("invalid label key \"-app\""));
     let labels =
         LabelSelector { match_labels: [("app", "a b")].into_iter().collect(), ..LabelSelector::default() };
     assert!(Selector::compile(&labels).is_err());

@@ -15,7 +15,7 @@ const UNITS: [(&str, u64); 8] = [
     ("h", 3600 * NANOS),
 ];
 const NANOS: u64 = 1_000_000_000;
-/// The largest number that Go reads before it looks at the unit.
+/// The largest magnitude of a number, and of a negative duration.
 const MOST: u64 = 1 << 63;
 
 /// The whole seconds of a duration, at least one.
@@ -63,10 +63,14 @@ fn nanos(text: &str) -> Result<u64, String> {
         let part =
             whole.checked_mul(*scale).and_then(|part| part.checked_add(fraction_nanos(fraction, *scale)));
         nanos = part.and_then(|part| nanos.checked_add(part)).ok_or_else(invalid)?;
-        if i64::try_from(nanos).is_err() {
+        if nanos > MOST {
             return Err(invalid());
         }
         rest = after;
+    }
+    // The shortest duration has a larger magnitude than the longest.
+    if nanos == MOST && !text.starts_with('-') {
+        return Err(invalid());
     }
     Ok(nanos)
 }
