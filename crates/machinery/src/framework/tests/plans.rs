@@ -144,6 +144,7 @@ async fn a_key_whose_plan_went_on_is_retried_and_comes_back_when_that_plan_says(
     bench.server.answer(201, pod("6"));
     for _ in 0..30 {
         bench.worker.queue.add_longest(key());
+        bench.worker.queue.count_refusal(&key());
     }
     bench.worker.queue.add(key());
     let item = bench.worker.queue.get().await.unwrap();
