@@ -41,7 +41,6 @@ mod handover;
 mod informers;
 mod jobs;
 mod joining;
-mod json_api;
 mod kinds;
 mod kubeconfigs;
 mod kubelets;
