@@ -11,7 +11,7 @@ export CARGO_BUILD_JOBS ?= 2
 # Integration tests share control planes; more at a time than this only wait for each other.
 export RUST_TEST_THREADS ?= 4
 
-.PHONY: help run test test-all lint audit unit simulate clients integration parity-record metrics-reference bench fuzz image dist controlplane docs dashboard clean
+.PHONY: help run test test-all lint audit unit simulate clients integration differ parity-record metrics-reference bench fuzz image dist oracle controlplane docs dashboard clean
 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,7 +32,7 @@ lint: ## Formatting, clippy with warnings as errors, licences, the launcher's ve
 audit: ## Look up what all of this depends on in databases of advisories; fails if any cannot be reached
 	@scripts/audit.sh
 
-unit: ## Unit and property tests, and the simulation with seeds that are always the same; needs no cluster
+unit: oracle ## Unit and property tests, and the simulation with seeds that are always the same; needs no cluster
 	$(CARGO) test --workspace --lib --bins --test simulation --test memory
 	cd tests/controlplane && go test ./...
 	cd tests/oracle && go test ./...
@@ -45,6 +45,10 @@ clients: ## The admin clients in Go, Python and TypeScript: generated anew witho
 
 integration: controlplane ## Tests on a real API server, and where their time went
 	@scripts/integration.sh
+	$(CARGO) test --test differential
+
+differ: controlplane ## Compare with the Go manager by new seeds for a minute (SECONDS=…), by one seed (SEED=…) or by a file of operations (LIST=…)
+	@$(CARGO) test --test differential -- --ignored --exact --nocapture differ
 
 parity-record: controlplane ## Record anew what the Go manager makes of tests/parity (PARITY=TEXT: of those scenarios)
 	COXSWAIN_PARITY_RECORD=$(TIMES) COXSWAIN_PARITY=$(PARITY) $(CARGO) test --test integration under_the_go_manager
@@ -64,6 +68,9 @@ image: ## Make the image, an OCI layout in target/image, without a container eng
 
 dist: ## Make what is released, in target/dist-VERSION: program, plugin, clients, chart, manifests, checksums
 	@scripts/dist.sh
+
+oracle: ## Build the program that answers how Go reads texts (cached outside of the checkout; needs Go modules the first time)
+	@tests/oracle/build.sh >/dev/null
 
 controlplane: ## Build the control plane that tests run against (cached outside of the checkout)
 	@tests/controlplane/build.sh >/dev/null

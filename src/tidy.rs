@@ -77,7 +77,7 @@ fn sources(root: &str) -> Vec<(PathBuf, String)> {
 }
 
 fn all_sources() -> Vec<(PathBuf, String)> {
-    let of_tests = [APISERVER_MODEL, "tests/integration", "tests/simulation"];
+    let of_tests = [APISERVER_MODEL, "tests/differential", "tests/integration", "tests/simulation"];
     CRATES.into_iter().chain(of_tests).flat_map(sources).collect()
 }
 

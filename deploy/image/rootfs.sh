@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
 # Assembles the root filesystem of the image in the new directory $2 from the program $1: the program, the shared libraries
 # that it is linked with, the system's certificate authorities, and who it runs as. There is no shell in it and nothing
-# else to run. SYSROOT is where the libraries of another architecture are, if not where Debian's cross compilers have them. Equal inputs give
-# equal files, times included (SOURCE_DATE_EPOCH, else that of the last commit).
+# else to run. Equal inputs give equal files, times included (SOURCE_DATE_EPOCH, else that of the last commit).
+#
+# The libraries are those of this machine if the program is for its architecture. Otherwise they are taken from Debian's packages for the
+# program's architecture, never from a cross compiler: packages.sh downloads these packages, unless PACKAGES names a directory with them.
+# PACKAGES also counts for the machine's own architecture.
 #
 # With SBOM, a list of the program's parts, each file of the image belongs to a component of that list, with its version and hash: to the
 # Debian package that it is taken from, or to coxswain-image. For scanners, the packages are also in /var/lib/dpkg/status.d. The build
@@ -11,9 +14,12 @@ set -euo pipefail
 export LC_ALL=C
 program=$(realpath "$1")
 root=$2
+PACKAGES=${PACKAGES:+$(realpath -m "$PACKAGES")}
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
 die() { printf 'rootfs: %s\n' "$*" >&2; exit 1; }
+work=$(realpath "$(mktemp -d)")
+trap 'rm -rf "$work"' EXIT
 
 [ ! -e "$root" ] || die "$root is there already"
 umask 022
@@ -27,42 +33,107 @@ install -m 644 LICENSE "$root/usr/share/doc/coxswain/LICENSE"
 # Paths in the image by Debian package, and by `ours` for the files that this script makes.
 declare -A files_of=([ours]="usr/local/bin/coxswain usr/local/bin/kubectl-coxswain usr/share/doc/coxswain/LICENSE \
     etc/group etc/nsswitch.conf etc/passwd ")
+# Prints the architecture of a program or a library, as the toolchain calls it.
+architecture_of() {
+    case $(readelf -h "$1" 2>/dev/null | sed -n 's/ *Machine: *//p') in
+        *X86-64*) printf 'x86_64' ;;
+        AArch64*) printf 'aarch64' ;;
+        *) printf 'another architecture' ;;
+    esac
+}
+architecture=$(architecture_of "$program")
+case $architecture in
+    x86_64) debian=amd64 ;;
+    aarch64) debian=arm64 ;;
+    *) die "$program is for no architecture that images are made for" ;;
+esac
+
+# Unpacks the packages for the program's architecture, each to $work/packages/NAME:ARCHITECTURE next to its archive. Without such packages,
+# installed ones are used.
+packages=
+if [ -n "$PACKAGES" ] || [ "$architecture" != "$(uname -m)" ]; then
+    packages=$work/packages
+    mkdir "$packages" "$work/archives"
+    if [ -z "$PACKAGES" ]; then
+        PACKAGES=$work/downloads
+        deploy/image/packages.sh "$debian" "$PACKAGES" || die "no packages for $debian: set PACKAGES to a directory that has them"
+    fi
+    for archive in "$PACKAGES"/*.deb; do
+        [ -e "$archive" ] || die "no package in $PACKAGES: run deploy/image/packages.sh $debian $PACKAGES"
+        name=$(dpkg-deb --show --showformat '${Package}:${Architecture}' "$archive")
+        [ "${name#*:}" = "$debian" ] || die "$archive is a package for ${name#*:}, not for $debian"
+        [ ! -e "$packages/$name" ] || die "several versions of $name in $PACKAGES"
+        dpkg-deb --extract "$archive" "$packages/$name"
+        cp "$archive" "$work/archives/$name.deb"
+    done
+fi
+
+# Prints the archive of the package $1; fails if the package is an installed one.
+archive_of() {
+    [ -n "$packages" ] && [ -e "$work/archives/$1.deb" ] && printf '%s\n' "$work/archives/$1.deb"
+}
+# Prints the fields $2 of the package $1.
+package_fields() {
+    local archive
+    if archive=$(archive_of "$1"); then dpkg-deb --show --showformat "$2" "$archive"; else dpkg-query -W -f "$2" "$1"; fi
+}
+# Prints the record of the package $1, as in the database of dpkg.
+package_record() {
+    local archive
+    if archive=$(archive_of "$1"); then
+        dpkg-deb --field "$archive" | sed '/^Package:/a Status: install ok installed'
+    else
+        dpkg-query -s "$1"
+    fi
+}
 # Fails unless the file $2 of this machine is as the package $1 installed it.
 verify() {
     local sums
     sums=$(dpkg-query --control-show "$1" md5sums) || die "the package $1 has no checksums"
     grep -qF "$(md5sum <"$2" | cut -d' ' -f1)  " <<<"$sums" || die "$2 differs from the file in the package $1"
 }
-# Notes that the file $2 of this machine is $1 in the image.
+# Notes that the file $2 is $1 in the image.
 note_origin() {
     local path package=
     [ -n "${SBOM:-}" ] || return 0
-    # With merged directories a package lists a file without /usr.
-    for path in "$2" "${2#/usr}" "$(realpath "$2")"; do
-        package=$(dpkg-query -S "$path" 2>/dev/null | sed -n '1s/: \/.*//p') || true
-        [ -z "$package" ] || break
-    done
-    [ -n "$package" ] || die "$2 is of no Debian package, so nobody could tell which version the image has"
-    verify "$package" "$2"
+    case $2 in
+        "$work"/packages/*)
+            package=${2#"$work/packages/"} package=${package%%/*}
+            ;;
+        *)
+            # With merged directories a package lists a file without /usr.
+            for path in "$2" "${2#/usr}" "$(realpath "$2")"; do
+                package=$(dpkg-query -S "$path" 2>/dev/null | sed -n '1s/: \/.*//p') || true
+                [ -z "$package" ] || break
+            done
+            [ -n "$package" ] || die "$2 is of no Debian package, so nobody could tell which version the image has"
+            verify "$package" "$2"
+            ;;
+    esac
     files_of[$package]+="$1 "
 }
 
-# Where a library of this name is, for the program's architecture.
+# Prints the path of the library $1 for the program's architecture.
 find_library() {
-    local directory
-    for directory in "${SYSROOT:-}"/{lib,lib64,usr/lib,usr/lib64} "${SYSROOT:-}"/{lib,usr/lib}/"$architecture-linux-gnu"; do
-        [ -e "$directory/$1" ] && realpath "$directory/$1" && return
+    local place directory library
+    for place in "${places[@]}"; do
+        for directory in {lib,lib64,usr/lib,usr/lib64} {lib,usr/lib}/"$architecture-linux-gnu"; do
+            [ -e "$place/$directory/$1" ] || continue
+            library=$(realpath "$place/$directory/$1")
+            # An absolute link in a package leads to a file of this machine.
+            case $library in "$place"/*) ;; *) continue ;; esac
+            [ "$(architecture_of "$library")" = "$architecture" ] || continue
+            printf '%s\n' "$library"
+            return
+        done
     done
-    die "there is no $1 for $architecture"
+    if [ -n "$packages" ]; then
+        die "no package in $PACKAGES has $1 for $debian: deploy/image/packages.sh $debian DIRECTORY downloads the packages"
+    fi
+    die "there is no $1 for $debian"
 }
-
-# The architecture as the toolchain calls it, and the loader, whose path is in the program.
-case $(readelf -h "$program" | sed -n 's/ *Machine: *//p') in
-    *X86-64*) architecture=x86_64 ;;
-    AArch64*) architecture=aarch64 ;;
-    *) die "$program is for no architecture that images are made for" ;;
-esac
-[ "$architecture" = "$(uname -m)" ] || SYSROOT=${SYSROOT:-/usr/$architecture-linux-gnu}
+places=("")
+[ -z "$packages" ] || places=("$packages"/*)
 loader=$(readelf -l "$program" | sed -n 's/.*Requesting program interpreter: \(.*\)]/\1/p')
 if [ -n "$loader" ]; then
     mkdir -p "$root/lib/$architecture-linux-gnu" "$root${loader%/*}"
@@ -103,8 +174,8 @@ components() {
             purl="pkg:generic/$name@$version"
         else
             type=library
-            IFS=' ' read -r name version arch <<<"$(dpkg-query -W -f '${Package} ${Version} ${Architecture}\n' "$package")"
-            purl="pkg:deb/debian/$name@$(sed 's/:/%3A/g; s/+/%2B/g; s/~/%7E/g' <<<"$version")?arch=$arch&distro=debian-$(. /usr/lib/os-release && echo "${VERSION_ID:-}")"
+            IFS=' ' read -r name version arch <<<"$(package_fields "$package" '${Package} ${Version} ${Architecture}\n')"
+            purl="pkg:deb/debian/$name@$(sed 's/:/%3A/g; s/+/%2B/g; s/~/%7E/g' <<<"$version")?arch=$arch&distro=debian-$(. "$root/etc/os-release" && echo "${VERSION_ID:-}")"
         fi
         printf '    {\n      "type": "%s",\n      "bom-ref": "%s",\n      "name": "%s",\n      "version": "%s",\n      "purl": "%s",\n' \
             "$type" "$purl" "$name" "$version" "$purl"
@@ -124,13 +195,19 @@ if [ -n "${SBOM:-}" ]; then
     sums=$(dpkg-query --control-show ca-certificates md5sums | grep '/mozilla/')
     (cd / && md5sum --check --quiet <<<"$sums") || die "authorities differ from those in the package ca-certificates"
     files_of[ca-certificates]+="etc/ssl/certs/ca-certificates.crt "
-    install -m 644 /usr/lib/os-release "$root/etc/os-release"
-    note_origin etc/os-release /usr/lib/os-release
+    release=/usr/lib/os-release
+    [ -z "$packages" ] || release=$packages/base-files:$debian/usr/lib/os-release
+    [ -e "$release" ] || die "no package base-files for $debian in $PACKAGES: deploy/image/packages.sh $debian DIRECTORY downloads the packages"
+    # The authorities are those of this machine.
+    [ "$(. "$release" && echo "${VERSION_ID:-}")" = "$(. /usr/lib/os-release && echo "${VERSION_ID:-}")" ] ||
+        die "the packages in $PACKAGES are of another release of Debian than this machine"
+    install -m 644 "$release" "$root/etc/os-release"
+    note_origin etc/os-release "$release"
     mkdir -p "$root/var/lib/dpkg/status.d"
     for package in $(printf '%s\n' "${!files_of[@]}" | sort); do
         [ "$package" != ours ] || continue
         status=var/lib/dpkg/status.d/${package%%:*}
-        dpkg-query -s "$package" >"$root/$status" || die "there is no package $package"
+        package_record "$package" >"$root/$status" || die "there is no package $package"
         chmod 644 "$root/$status"
         files_of[ours]+="$status "
     done

@@ -8,6 +8,10 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::discover::{MainLease, holder, is_of_group};
+use crate::admin::Group;
+
+/// Namespace of everything that is read and deleted.
+pub(super) const NAMESPACE: &str = "kube-system";
 
 /// Selects the pods of all controller managers, by the label that kubeadm gives them.
 pub(super) const MANAGERS: &str = "component=kube-controller-manager";
@@ -85,6 +89,32 @@ pub(super) struct Remains<'a> {
     pub(super) ended: Vec<&'a Lease>,
     /// Identities of replicas that still renew their Leases.
     pub(super) live: Vec<&'a str>,
+}
+
+/// A Lease to delete.
+#[derive(Debug, PartialEq)]
+pub(super) enum Deletion<'a> {
+    /// The Lease of this namespace and name, if it exists.
+    Named(String, String),
+    /// Exactly this version of a Lease.
+    Seen(&'a Lease),
+}
+
+impl<'a> Remains<'a> {
+    /// Returns what to delete, in order. An uninstall may be cut off at any step, and the overrides would take effect at the next install,
+    /// so their Lease is the first. It stays while a replica of the group still runs, as does the Lease by which that one leads.
+    pub(super) fn deletions(&self, main: &MainLease) -> Vec<Deletion<'a>> {
+        let group = Group::new(&main.namespace, &main.name);
+        let mut all = Vec::new();
+        if self.live.is_empty() {
+            all.push(Deletion::Named(NAMESPACE.to_owned(), group.overrides_lease()));
+            if !group.is_default() {
+                all.push(Deletion::Named(main.namespace.clone(), main.name.clone()));
+            }
+        }
+        all.extend(self.ended.iter().map(|lease| Deletion::Seen(lease)));
+        all
+    }
 }
 
 /// Sorts the Leases of the group that leads by `main`. A replica has ended if it released its Lease or did not renew it

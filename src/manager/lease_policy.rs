@@ -31,6 +31,9 @@ const RETRY: Duration = Duration::from_mins(5);
 /// The longest answer in bytes.
 const LONGEST: usize = 1 << 20;
 const CHECK: &str = "leasePolicy";
+/// The remark while the policy cannot be read.
+const FORBIDDEN: &str =
+    "cannot read the admission policy coxswain-leases: forbidden; apply the ClusterRole of this version";
 
 /// Holds the state of the policy as it was last read.
 pub(super) struct LeasePolicy {
@@ -73,6 +76,7 @@ impl LeasePolicy {
             if self.set(LeasePolicyState::Unknown, health) {
                 changed();
             }
+            health.remove(CHECK);
         }
     }
 
@@ -82,13 +86,27 @@ impl LeasePolicy {
         health: &HealthRegistry,
         changed: &impl Fn(),
     ) -> Infallible {
+        let mut is_forbidden = false;
         loop {
             let pause = match read(client).await {
                 Ok(state) => {
+                    is_forbidden = false;
                     if self.set(state, health) {
                         changed();
                     }
                     PERIOD
+                }
+                // Only an administrator can change that.
+                Err(error) if error.code() == 403 => {
+                    if !std::mem::replace(&mut is_forbidden, true) {
+                        tracing::warn!(%error, policy = NAME, "Not allowed to read the policy that reserves Leases");
+                        if self.set(LeasePolicyState::Unknown, health) {
+                            changed();
+                        }
+                        health.remove(CHECK);
+                        health.add(Arc::new(PolicyCheck(FORBIDDEN)));
+                    }
+                    RETRY
                 }
                 Err(error) => {
                     tracing::debug!(%error, policy = NAME, "Failed to read the policy that reserves Leases; trying again");
@@ -177,9 +195,18 @@ fn judge(policy: Option<&Value>, binding: Option<&Value>) -> LeasePolicyState {
     let (Some(policy), Some(binding)) = (policy, binding) else { return LeasePolicyState::Missing };
     let matches = |kind: &str, stored: &Value| {
         let shipped = documents().find(|document| document["kind"] == kind);
-        shipped.is_some_and(|shipped| is_as_shipped(&shipped["spec"], &stored["spec"]))
+        shipped.is_some_and(|shipped| is_as_shipped(&shipped["spec"], stored))
     };
-    if matches("ValidatingAdmissionPolicy", policy) && matches("ValidatingAdmissionPolicyBinding", binding) {
+    // A binding that denies and does more is as strong.
+    let mut binding = binding["spec"].clone();
+    if let Some(actions) = binding.get_mut("validationActions")
+        && actions.as_array().is_some_and(|actions| actions.iter().any(|action| action == "Deny"))
+    {
+        *actions = Value::Array(vec!["Deny".into()]);
+    }
+    if matches("ValidatingAdmissionPolicy", &policy["spec"])
+        && matches("ValidatingAdmissionPolicyBinding", &binding)
+    {
         LeasePolicyState::InForce
     } else {
         LeasePolicyState::Different

@@ -8,7 +8,7 @@
 //!        └──────────────────────────────── behind the others ───────────────────────────────────────┘
 //! ```
 //! Without a limit (`--controller-shutdown-timeout=0`) SIGTERM waits for reconciles and writes as long as they take, as
-//! kube-controller-manager does. A replica that steps down or gives way waits [`STEP_DOWN_LIMIT`] at most: no controllers run
+//! kube-controller-manager does, also when it comes during a step-down. A replica that steps down or gives way waits [`STEP_DOWN_LIMIT`] at most: no controllers run
 //! meanwhile, and no other replica can lead. Reconciles without a limit of their own may still run then, so the process ends with an
 //! error instead of beginning another term, into which they could run.
 //!
@@ -17,9 +17,11 @@
 //! error. The limit, or that there is none, is of no account when a Lease is lost: its loss cuts off all writes at once. With leader migration
 //! there are two; whichever is lost first, the other ends with it, and the second is never held without the first.
 
+use std::future::pending;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::error::ManagerError;
@@ -28,7 +30,7 @@ use super::step_down::{Request, Requests};
 use crate::admin::manager::StepDownError;
 use coxswain_machinery::client::WriteGate;
 use coxswain_machinery::election::LeaseApi;
-use coxswain_machinery::framework::{Stop, within};
+use coxswain_machinery::framework::Stop;
 use coxswain_machinery::options::MigrationLock;
 
 /// The time that reconciles and writes without a limit of their own have to end when a term ends without SIGTERM. A caller of
@@ -66,6 +68,17 @@ pub(super) trait Work: Sync {
 /// # Errors
 /// [`ManagerError::ShutdownTimeout`] if reconciles or writes were cut off.
 pub(super) async fn drain(work: &impl Work, limit: Option<Duration>) -> Result<(), ManagerError> {
+    drain_until(work, async {
+        match limit {
+            Some(limit) => sleep(limit).await,
+            None => pending().await,
+        }
+    })
+    .await
+}
+
+/// As [`drain`], with a limit that ends when a future does.
+async fn drain_until(work: &impl Work, limit: impl Future<Output = ()>) -> Result<(), ManagerError> {
     let gate = work.gate();
     let ended = async {
         let stop = work.stopped().await;
@@ -73,9 +86,13 @@ pub(super) async fn drain(work: &impl Work, limit: Option<Duration>) -> Result<(
         gate.drained().await;
         stop
     };
-    let in_time = within(limit, ended).await == Some(Stop::Finished);
+    let in_time = tokio::select! {
+        biased;
+        stop = ended => stop == Stop::Finished,
+        () = limit => false,
+    };
     if !in_time {
-        tracing::warn!(timeout = ?limit, "Not everything ended in time");
+        tracing::warn!("Not everything ended in time");
     }
     gate.close();
     // Also when everything has ended in time: a request whose caller is gone may still be in a send buffer.
@@ -181,9 +198,17 @@ impl<W: Work, L: LeaseApi> Terms<'_, W, L> {
                 }
             };
             term.stop.cancel();
-            // Only SIGTERM has somebody outside who ends the process in the end.
-            let limit = if shutdown.is_cancelled() { None } else { Some(STEP_DOWN_LIMIT) };
-            let drained = drain(self.work, self.work.shutdown_timeout().or(limit)).await;
+            let limit = async {
+                if let Some(limit) = self.work.shutdown_timeout() {
+                    return sleep(limit).await;
+                }
+                sleep(STEP_DOWN_LIMIT).await;
+                // SIGTERM has somebody outside who ends the process in the end, also when it comes during a step-down.
+                if shutdown.is_cancelled() {
+                    pending::<()>().await;
+                }
+            };
+            let drained = drain_until(self.work, limit).await;
             term.drained.cancel();
             Ok::<_, ManagerError>((over, drained))
         };

@@ -13,6 +13,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("src/admin/overrides/entry.rs", "reads an override, which has a form of its own"),
     ("src/docs.rs", "compares documents with the sources in tests"),
     ("crates/controllers/src/identity/requests/differential/", "compares with Go in tests"),
+    ("crates/machinery/src/oracle/", "reads answers of the oracle in tests"),
     ("crates/cel-check/src/", "compares with recorded cases in tests"),
 ];
 

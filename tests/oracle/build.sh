@@ -10,11 +10,12 @@ export CGO_ENABLED=0 GOFLAGS="-mod=readonly -buildvcs=false" GOWORK=off
 
 hash=$({
     go env GOVERSION GOOS GOARCH
-    sha256sum build.sh go.mod ./*.go
+    sha256sum build.sh go.mod go.sum ./*.go
 } | sha256sum | cut -c1-16)
 program="${COXSWAIN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/coxswain}/oracle/$hash/oracle"
 if [ ! -x "$program" ]; then
     mkdir -p "${program%/*}"
+    echo "oracle: building; the first time takes a minute or two, and downloads Go modules" >&2
     # Two copies of this script may run at once: each builds a file of its own, and the last one stays.
     temporary=$(mktemp "$program.XXXXXX")
     trap 'rm -f "$temporary"' EXIT

@@ -1,10 +1,12 @@
 // Command oracle answers how Go's standard library reads certificate requests and certificates: the API server, admission plugins
 // and most approvers judge a request by this reading, and the name of a client certificate is a user. Coxswain must not read one
-// differently. It also answers whether Go trusts a chain, and with which private keys it completes handshakes.
+// differently. It also answers whether Go trusts a chain, and with which private keys it completes handshakes. The libraries of
+// Kubernetes answer other questions, about quantities or schedules for example: see questions.
 //
 // Standard input holds batches: a count, then that many texts, each with its length in front. Counts and lengths are 32 bits,
-// big-endian. Standard output gets one line of JSON per text, in the order of the texts, after a batch is complete. The
-// program ends with its standard input.
+// big-endian. If the highest bit of the count is set, the name of a question precedes the texts, with its length in front.
+// Standard output gets one line of JSON per text, in the order of the texts, after a batch is complete. The program ends with
+// its standard input.
 package main
 
 import (
@@ -104,14 +106,14 @@ func main() {
 func run(in io.Reader, out io.Writer) error {
 	reader, writer := bufio.NewReaderSize(in, 1<<20), bufio.NewWriterSize(out, 1<<20)
 	for {
-		texts, err := readBatch(reader)
+		batch, err := readBatch(reader)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("read batch: %w", err)
 		}
-		for _, line := range answers(texts) {
+		for _, line := range answers(batch) {
 			if _, err := writer.Write(append(line, '\n')); err != nil {
 				return fmt.Errorf("write answers: %w", err)
 			}
@@ -122,21 +124,42 @@ func run(in io.Reader, out io.Writer) error {
 	}
 }
 
+// inquiry is a batch: a list of texts. Its question is empty for requests and certificates.
+type inquiry struct {
+	question string
+	texts    [][]byte
+}
+
+// questionFollows is the bit of a batch's count that announces the name of a question.
+const questionFollows = 1 << 31
+
 // readBatch returns io.EOF only if the input ends before a batch begins.
-func readBatch(reader io.Reader) ([][]byte, error) {
-	var count uint32
+func readBatch(reader io.Reader) (inquiry, error) {
+	var (
+		read  inquiry
+		count uint32
+	)
 	if err := binary.Read(reader, binary.BigEndian, &count); err != nil {
-		return nil, err
+		return read, err
 	}
-	var texts [][]byte
+	if count&questionFollows != 0 {
+		name, err := readText(reader)
+		if err != nil {
+			return read, fmt.Errorf("question: %w", noEOF(err))
+		}
+		if read.question = string(name); questions[read.question] == nil {
+			return read, fmt.Errorf("unknown question %q", name)
+		}
+		count &^= questionFollows
+	}
 	for range count {
 		text, err := readText(reader)
 		if err != nil {
-			return nil, fmt.Errorf("text %d of %d: %w", len(texts)+1, count, noEOF(err))
+			return read, fmt.Errorf("text %d of %d: %w", len(read.texts)+1, count, noEOF(err))
 		}
-		texts = append(texts, text)
+		read.texts = append(read.texts, text)
 	}
-	return texts, nil
+	return read, nil
 }
 
 func readText(reader io.Reader) ([]byte, error) {
@@ -160,14 +183,19 @@ func noEOF(err error) error {
 }
 
 // answers reads the texts on all processors.
-func answers(texts [][]byte) [][]byte {
+func answers(batch inquiry) [][]byte {
+	texts := batch.texts
 	lines := make([][]byte, len(texts))
 	workers := runtime.GOMAXPROCS(0)
 	var group sync.WaitGroup
 	for worker := range workers {
 		group.Go(func() {
 			for at := worker; at < len(texts); at += workers {
-				lines[at] = line(read(texts[at]))
+				if batch.question == "" {
+					lines[at] = line(read(texts[at]))
+				} else {
+					lines[at] = line(ask(questions[batch.question], string(texts[at])))
+				}
 			}
 		})
 	}
@@ -175,10 +203,10 @@ func answers(texts [][]byte) [][]byte {
 	return lines
 }
 
-func line(read answer) []byte {
-	encoded, err := json.Marshal(read)
+func line(answer any) []byte {
+	encoded, err := json.Marshal(answer)
 	if err != nil {
-		panic(err) // The type has only strings, lists of strings and a bool.
+		panic(err) // Answers have only strings, numbers, booleans, lists and maps of these.
 	}
 	return encoded
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strings"
 	"testing"
 )
 
@@ -54,5 +55,58 @@ func TestIncompleteBatchIsAnError(t *testing.T) {
 		if err := run(bytes.NewReader(all[:length]), io.Discard); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("%d of %d bytes: %v", length, len(all), err)
 		}
+	}
+}
+
+// asking returns a batch with a question.
+func asking(question string, texts ...string) []byte {
+	all := batch(append([]string{question}, texts...)...)
+	binary.BigEndian.PutUint32(all, uint32(len(texts))|questionFollows)
+	return all
+}
+
+func TestQuestions(t *testing.T) {
+	for _, row := range []struct{ question, text, answer string }{
+		{"address", "010.0.0.1", `{"reads":{"address":"10.0.0.1"}}`},
+		{"duration", "90s", `{"reads":{"nanoseconds":90000000000,"text":"1m30s"}}`},
+		{"flag", "strings\x1fa,b\x1fc", `{"reads":["a","b","c"]}`},
+		{"int-or-string", "25%\x1f10", `{"reads":{"down":2,"up":3}}`},
+		{"label-selector", "In app web\x1f\x1fapp=web\x1f", `{"reads":{"matches":[true,false],"requirements":["app in web"]}}`},
+		{"name", "A.b", `{"reads":{"label":false,"labelKey":true,"labelValue":true,"subdomain":false}}`},
+		{"quantity", "1\x1f500m", `{"reads":{"canonical":"1","difference":"500m","milli":1000,"order":1,"rounded":"1","sign":1,"sum":"1500m","value":1}}`},
+		{"schedule", "UTC\x1f0\x1f0 0 1 1 *\x1f", `{"reads":{"error":"failed to parse int from *\u001f: strconv.Atoi: parsing \"*\\x1f\": invalid syntax"}}`},
+		{"schedule", "UTC\x1f0\x1f@every 1h", `{"reads":{"times":[3600,7200,10800,14400,18000,21600]}}`},
+		{"selector", "app>1\x1fapp=2", `{"reads":{"matches":[true],"requirements":["app gt 1"]}}`},
+		{"time", "1970-01-01T00:00:01Z", `{"reads":{"time":{"nanoseconds":0,"seconds":1,"text":"\"1970-01-01T00:00:01Z\""}}}`},
+	} {
+		var out bytes.Buffer
+		if err := run(bytes.NewReader(asking(row.question, row.text)), &out); err != nil {
+			t.Errorf("%s %q: %v", row.question, row.text, err)
+		} else if answer := strings.TrimSpace(out.String()); answer != row.answer {
+			t.Errorf("%s %q: %s, not %s", row.question, row.text, answer, row.answer)
+		}
+	}
+}
+
+func TestRefusalsHaveReasons(t *testing.T) {
+	var out bytes.Buffer
+	if err := run(bytes.NewReader(asking("quantity", "x", "1")), &out); err != nil {
+		t.Fatal(err)
+	}
+	decoder := json.NewDecoder(&out)
+	for _, refused := range []bool{true, false} {
+		var answer reading
+		if err := decoder.Decode(&answer); err != nil {
+			t.Fatal(err)
+		}
+		if (answer.Refuses != "") != refused || (answer.Reads == nil) != refused {
+			t.Errorf("%+v", answer)
+		}
+	}
+}
+
+func TestUnknownQuestionIsAnError(t *testing.T) {
+	if err := run(bytes.NewReader(asking("nonsense", "1")), io.Discard); err == nil {
+		t.Error("it is answered")
 	}
 }

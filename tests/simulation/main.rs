@@ -19,6 +19,7 @@ mod actors;
 mod bindings;
 mod faults;
 mod fleet;
+mod idle;
 mod invariants;
 mod line;
 mod listener;

@@ -59,6 +59,8 @@ struct State {
     faults: Faults,
     trace: Trace,
     counts: Counts,
+    /// Reads of controllers that are no watches and no lists of informers, by controller.
+    reads: BTreeMap<String, u64>,
 }
 
 /// What has happened so far.
@@ -126,7 +128,14 @@ impl Server {
         Arc::new(Self {
             began: Instant::now(),
             epoch,
-            state: Mutex::new(State { model, checks, faults, trace, counts: Counts::default() }),
+            state: Mutex::new(State {
+                model,
+                checks,
+                faults,
+                trace,
+                counts: Counts::default(),
+                reads: BTreeMap::new(),
+            }),
             tasks: TaskTracker::new(),
             mutant,
             on_their_way: AtomicUsize::new(0),
@@ -179,6 +188,11 @@ impl Server {
     /// Managers stand still once more.
     pub(crate) fn freeze(&self) {
         self.frozen.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// How often each controller has read without a watch.
+    pub(crate) fn reads(&self) -> BTreeMap<String, u64> {
+        self.state.lock().reads.clone()
     }
 
     pub(crate) fn counts(&self) -> Counts {
@@ -287,6 +301,9 @@ impl Server {
         let (fate, there, back) = {
             let mut state = self.state.lock();
             state.counts.requests += 1;
+            if asked.method == http::Method::GET && !asked.is_watch && client.agent.ends_with("-controller") {
+                *state.reads.entry(client.agent.clone()).or_default() += 1;
+            }
             state.faults.draw(&client.agent, &asked)
         };
         sleep(there).await;

@@ -13,6 +13,8 @@ pub mod informer;
 pub mod latest;
 pub mod model;
 pub mod options;
+#[cfg(any(test, feature = "testing"))]
+pub mod oracle;
 pub mod private_key;
 pub mod queue;
 pub mod random;

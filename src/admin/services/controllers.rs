@@ -247,7 +247,7 @@ impl Feed for ControllerFeed {
                 biased;
                 () = until(self.counts.map(|(_, due)| due)) => {
                     self.counts =
-                        self.counts.map(|(interval, _)| (interval, self.snapshots.tick_after(interval)));
+                        self.counts.map(|(interval, _)| (interval, self.snapshots.tick_after_last(interval)));
                     self.compare(true);
                 }
                 () = until(self.changed) => {

@@ -100,7 +100,17 @@ impl Snapshots {
 
     /// Returns the first tick that is at least `interval` away.
     pub(super) fn tick_after(&self, interval: Duration) -> Instant {
-        let least = Instant::now() + interval;
+        self.tick_at(Instant::now() + interval)
+    }
+
+    /// Returns the tick that is at least `interval` after the last one: the next tick of a stream that has just had one. Timers fire up to
+    /// a millisecond late, so a whole interval from now would be a tick more.
+    pub(super) fn tick_after_last(&self, interval: Duration) -> Instant {
+        self.tick_at(self.tick_before(Instant::now()) + interval)
+    }
+
+    /// Returns the first tick that is not before a time.
+    fn tick_at(&self, least: Instant) -> Instant {
         let tick = self.tick_before(least);
         if tick < least { tick + TICK } else { tick }
     }

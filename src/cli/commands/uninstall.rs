@@ -11,18 +11,15 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
 
 use super::Context;
-use crate::admin::Group;
 use crate::cli::common;
 use crate::cli::discover::{self, MainLease};
 use crate::cli::error::{CliError, Exit};
-use crate::cli::uninstall::{MANAGERS, Observation, Remains, Takeover, remains};
+use crate::cli::uninstall::{Deletion, MANAGERS, NAMESPACE, Observation, Takeover, remains};
 use coxswain_machinery::api::Kind;
 use coxswain_machinery::api::kinds::{LEASES, PODS};
 use coxswain_machinery::client::{ApiClient, ApiError, DeleteOptions, Query, RequestIntent, RequestPath};
 use coxswain_machinery::model::Key;
 
-/// Namespace of everything that is read and deleted here.
-const NAMESPACE: &str = "kube-system";
 /// How long `check` waits for another manager: a standby takes an expired Lease over after 15 s by default.
 const CHECK: Duration = Duration::from_secs(45);
 /// How long `clean` waits for the pods of the release to end. Helm waits for 5 minutes by default.
@@ -94,20 +91,16 @@ async fn clean(api: &ApiClient, main: &MainLease, deadline: Instant) -> Result<S
         sleep(RENEWAL).await;
     }
     let now = until(deadline, async || replicas(api).await).await?;
-    let Remains { ended, live } = remains(&before, &now, main);
+    let remains = remains(&before, &now, main);
     let mut deleted = Vec::new();
-    for lease in &ended {
-        deleted.extend(until(deadline, async || delete(api, &lease.metadata).await).await?);
+    for deletion in remains.deletions(main) {
+        let done = until(deadline, async || match &deletion {
+            Deletion::Named(namespace, name) => delete_named(api, namespace, name).await,
+            Deletion::Seen(lease) => delete(api, &lease.metadata).await,
+        });
+        deleted.extend(done.await?);
     }
-    if live.is_empty() {
-        let group = Group::new(&main.namespace, &main.name);
-        let election = (!group.is_default()).then(|| (main.namespace.clone(), main.name.clone()));
-        let overrides = (NAMESPACE.to_owned(), group.overrides_lease());
-        for (namespace, name) in election.into_iter().chain([overrides]) {
-            let done = until(deadline, async || delete_named(api, &namespace, &name).await).await?;
-            deleted.extend(done);
-        }
-    }
+    let live = remains.live;
     let mut lines: Vec<String> = deleted.iter().map(|name| format!("lease {name} deleted")).collect();
     if !live.is_empty() {
         lines.push(format!("overrides kept: {} still run", live.join(", ")));

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::server;
 use crate::cli::discover::MainLease;
-use crate::cli::uninstall::{Observation, Remains, Takeover, remains};
+use crate::cli::uninstall::{Deletion, Observation, Remains, Takeover, remains};
 
 fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
@@ -148,4 +148,24 @@ fn uninstall_deletes_the_leases_of_ended_replicas_of_its_group_alone() {
     assert_eq!((identities(&found), found.live.len()), (vec!["foreign_3".to_owned(), String::new()], 0));
     // A replica that was not there before has just started.
     assert_eq!(remains(&[], &now, &group).live, ["foreign_3"]);
+}
+
+#[test]
+fn uninstall_deletes_the_overrides_first_and_none_while_a_replica_runs() {
+    let dead = lease("dead_1", 0, None);
+    let named = |namespace: &str, name: &str| Deletion::Named(namespace.to_owned(), name.to_owned());
+    let main = MainLease::default();
+    let ended = || Remains { ended: vec![&dead], live: Vec::new() };
+    assert_eq!(ended().deletions(&main), [named("kube-system", "coxswain-overrides"), Deletion::Seen(&dead)]);
+    let group = MainLease { name: "coxswain-b".to_owned(), ..main.clone() };
+    assert_eq!(
+        ended().deletions(&group),
+        [
+            named("kube-system", "coxswain-overrides-coxswain-b"),
+            named("kube-system", "coxswain-b"),
+            Deletion::Seen(&dead)
+        ]
+    );
+    let running = Remains { live: vec!["static_2"], ..ended() };
+    assert_eq!(running.deletions(&main), [Deletion::Seen(&dead)]);
 }

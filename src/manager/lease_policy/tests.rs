@@ -51,7 +51,14 @@ fn policy_is_in_force_as_it_is_shipped_and_different_with_any_change() {
         put(&mut changed, pointer, value);
         assert_eq!(judge(Some(&changed), Some(&binding)), LeasePolicyState::Different, "{pointer}");
     }
+    for actions in [json!(["Deny", "Audit"]), json!(["Audit", "Deny"])] {
+        let mut stronger = binding.clone();
+        put(&mut stronger, "/spec/validationActions", actions);
+        assert_eq!(judge(Some(&policy), Some(&stronger)), LeasePolicyState::InForce, "{stronger}");
+    }
     for (pointer, value) in [
+        ("/spec/validationActions", json!([])),
+        ("/spec/validationActions", json!(["Warn", "Audit"])),
         ("/spec/validationActions", json!(["Audit"])),
         ("/spec/matchResources", json!({ "objectSelector": { "matchLabels": { "a": "b" } } })),
         ("/spec/policyName", json!("another")),
@@ -136,11 +143,11 @@ async fn leader_reports_a_missing_policy_on_its_health_page_in_a_metric_and_in_i
         sleep(PERIOD).await;
         let in_force = (LeasePolicyState::InForce, Some("1".to_owned()), None);
         assert_eq!(reported(), in_force);
-        // Nothing new is known from an API server that refuses.
+        // Nothing is known from an API server that refuses.
         *server.refuses.lock() = true;
         *server.objects.lock() = None;
         sleep(PERIOD * 2).await;
-        assert_eq!(reported(), in_force);
+        assert_eq!(reported(), (LeasePolicyState::Unknown, None, Some(FORBIDDEN.to_owned())));
         let before = server.asked.load(Ordering::SeqCst);
         sleep(PERIOD).await;
         assert!(server.asked.load(Ordering::SeqCst) - before <= 13);
@@ -150,6 +157,46 @@ async fn leader_reports_a_missing_policy_on_its_health_page_in_a_metric_and_in_i
         lead(false);
         sleep(Duration::from_secs(1)).await;
         assert_eq!(reported(), unknown);
+    };
+    tokio::select! {
+        biased;
+        never = following => match never {},
+        () = acts => {}
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn leader_that_may_not_read_the_policy_has_a_health_remark() {
+    let (server, health) = (Arc::new(Server::default()), HealthRegistry::new());
+    let policy = LeasePolicy::register(&Registry::new()).unwrap();
+    let sender = latest::Sender::<Leadership>::default();
+    let remark = || {
+        let page = health.report(Probe::Healthz, &[], true, &Unobserved);
+        assert!(page.passed, "it fails no probe");
+        let remark = page.text.lines().find_map(|line| line.strip_prefix("[+]leasePolicy ok, "));
+        (policy.state(), remark.map(str::to_owned))
+    };
+    let lead = |leading| sender.send_modify(|state| state.leading = leading);
+    let client = server.client();
+    let following = policy.follow(Some(sender.subscribe()), &client, &health, || {});
+    let unknown = (LeasePolicyState::Unknown, None);
+    let acts = async {
+        *server.refuses.lock() = true;
+        for _ in 0..2 {
+            lead(true);
+            sleep(Duration::from_secs(1)).await;
+            assert_eq!(remark(), (LeasePolicyState::Unknown, Some(FORBIDDEN.to_owned())));
+            lead(false);
+            sleep(Duration::from_secs(1)).await;
+            assert_eq!(remark(), unknown, "a standby reads nothing");
+        }
+        lead(true);
+        sleep(RETRY * 3).await;
+        assert_eq!(remark(), (LeasePolicyState::Unknown, Some(FORBIDDEN.to_owned())));
+        *server.objects.lock() = Some(stored());
+        *server.refuses.lock() = false;
+        sleep(RETRY * 2).await;
+        assert_eq!(remark(), (LeasePolicyState::InForce, None));
     };
     tokio::select! {
         biased;

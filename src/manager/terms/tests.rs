@@ -568,6 +568,27 @@ async fn step_down_without_a_shutdown_limit_ends_the_process_if_reconciles_do_no
 }
 
 #[tokio::test(start_paused = true)]
+async fn sigterm_during_a_step_down_without_a_shutdown_limit_waits_for_reconciles() {
+    let servers = [Arc::new(Server::default())];
+    let a = Replica::start("a", &servers);
+    until("a leads", || holder(&servers[0]) == "a").await;
+    a.work.take();
+    let slow = Duration::from_hours(1);
+    (*a.work.limit.lock(), *a.work.in_flight.lock()) = (None, slow);
+    let (began, work) = (Instant::now(), Arc::clone(&a.work));
+    let mut asking = Box::pin(a.step_down.step_down(None));
+    assert!(futures::poll!(&mut asking).is_pending());
+    drop(asking);
+    sleep(STEP_DOWN_LIMIT / 2).await;
+    a.shutdown.cancel();
+    a.ended().await.unwrap();
+    assert!(began.elapsed() >= slow, "{:?}", began.elapsed());
+    assert_eq!(holder(&servers[0]), "nobody");
+    let expected = ["drain (gate open, held by a)", "drained (gate closed, held by a)"];
+    assert_eq!(work.take(), expected);
+}
+
+#[tokio::test(start_paused = true)]
 async fn giving_way_without_a_shutdown_limit_ends_the_process_if_reconciles_do_not_end() {
     let server = Arc::new(Server::default());
     let api = Fake(Arc::clone(&server));

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use serde::Deserialize as _;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::manifests::define_monitors;
 use super::{NAMESPACE, file, overlay, restrict, said, script, text};
@@ -81,6 +81,9 @@ impl<'a> Helm<'a> {
     }
 }
 
+/// The annotation of objects that an uninstall keeps.
+const KEPT: (&str, &str) = ("helm.sh/resource-policy", "keep");
+
 /// Objects by kind and name, without what is Helm's own.
 pub(super) fn objects(yaml: &str) -> BTreeMap<String, Value> {
     let mut found = BTreeMap::new();
@@ -91,6 +94,10 @@ pub(super) fn objects(yaml: &str) -> BTreeMap<String, Value> {
         }
         if let Some(labels) = object["metadata"]["labels"].as_object_mut() {
             labels.retain(|name, _| !OWN_LABELS.contains(&name.as_str()));
+        }
+        let metadata = object["metadata"].as_object_mut().expect("metadata");
+        if metadata.get("annotations").is_some_and(|all| *all == json!({ KEPT.0: KEPT.1 })) {
+            metadata.remove("annotations");
         }
         let name = format!("{}/{}", object["kind"], object["metadata"]["name"]);
         let before = found.insert(name.clone(), object);
@@ -158,6 +165,32 @@ fn with_flags_once(mut objects: BTreeMap<String, Value>) -> BTreeMap<String, Val
         *args = serde_json::to_value(all).expect("JSON");
     }
     objects
+}
+
+/// Replicas that run as static pods need all of the four: without the policy every writer of Leases could change their Leases, and without
+/// the Role they could not do so themselves.
+#[test]
+fn chart_keeps_the_policy_of_leases_when_it_is_uninstalled() {
+    let template =
+        std::fs::read_to_string(file("deploy/helm/coxswain/templates/policy.yaml")).expect("a file");
+    let is_kept = format!("\n  annotations:\n    {}: {}", KEPT.0, KEPT.1);
+    let kinds = ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "Role", "RoleBinding"];
+    let documents: Vec<&str> = template.split("\n---\n").collect();
+    assert_eq!(documents.len(), kinds.len());
+    for (document, kind) in documents.iter().zip(kinds) {
+        let (metadata, _) = document
+            .split_once("\nspec:")
+            .or_else(|| document.split_once("\nrules:"))
+            .unwrap_or((document, ""));
+        assert!(metadata.contains(&format!("\nkind: {kind}\n")), "{document}");
+        assert!(metadata.contains(&is_kept), "{document}");
+    }
+    let document = std::fs::read_to_string(file("docs/install.md")).expect("the document");
+    let delete = document.lines().find(|line| line.contains("delete --ignore-not-found validatingadmission"));
+    let delete = delete.expect("the command that deletes them");
+    for kind in kinds {
+        assert!(delete.contains(&format!(" {}/coxswain-leases", kind.to_lowercase())), "{kind}: {delete}");
+    }
 }
 
 /// `docs/install.md` says it in passing, and to a shell.
@@ -237,5 +270,20 @@ async fn the_chart_is_the_manifests_and_can_be_rolled_back() {
     helm.run(&["uninstall", "coxswain", "--no-hooks"]);
     let left =
         ["-n", NAMESPACE, "get", "all,roles,leases", "-l", "app.kubernetes.io/name=coxswain", "-o", "name"];
-    assert_eq!(plane.kubectl(&left), "");
+    assert_eq!(plane.kubectl(&left), "role.rbac.authorization.k8s.io/coxswain-leases\n");
+    let policies = ["get", "validatingadmissionpolicies,validatingadmissionpolicybindings", "-o", "name"];
+    assert_eq!(plane.kubectl(&policies).matches("/coxswain-leases\n").count(), 2);
+    // The same release can be installed again.
+    helm.run(&["install", "coxswain", chart, "--set", IMAGE, "--set", CLUSTER]);
+    helm.run(&["uninstall", "coxswain", "--no-hooks"]);
+    // One of another name is refused, unless it leaves the kept objects alone.
+    let other = ["install", "other", chart, "--set", IMAGE, "--set", CLUSTER];
+    let refused = helm.output(&other);
+    assert!(
+        !refused.status.success() && said(&refused).contains("invalid ownership metadata"),
+        "{refused:?}"
+    );
+    helm.run(&[&other[..], &["--set", "leasePolicy.enabled=false"]].concat());
+    helm.run(&["uninstall", "other", "--no-hooks"]);
+    assert_eq!(plane.kubectl(&policies).matches("/coxswain-leases\n").count(), 2);
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 use serde_json::Value;
 
@@ -117,8 +117,8 @@ fn assert_containerfile_makes(rootfs: &Path, config: &Value, dir: &Path) {
     assert_eq!(said, expected);
 }
 
-/// Each file belongs to a component with a version, which has its hash, and scanners find the packages.
-fn assert_each_file_is_of_a_component(rootfs: &Path, parts: &[Value]) {
+/// Each file belongs to a component with a version, which has its hash, and scanners find as many packages as are expected.
+fn assert_each_file_is_of_a_component(rootfs: &Path, parts: &[Value], expected: usize) {
     let is_of = |part: &&Value, kind: &str| part["purl"].as_str().is_some_and(|purl| purl.starts_with(kind));
     let mut described = BTreeSet::new();
     for part in parts.iter().filter(|part| is_of(part, "pkg:deb/debian/") || is_of(part, "pkg:generic/")) {
@@ -134,7 +134,7 @@ fn assert_each_file_is_of_a_component(rootfs: &Path, parts: &[Value]) {
     described.insert(SBOM.to_owned());
     assert_eq!(files(rootfs, rootfs), described);
     let packages: Vec<&Value> = parts.iter().filter(|part| is_of(part, "pkg:deb/debian/")).collect();
-    assert_eq!(packages.len(), 4, "{packages:?}");
+    assert_eq!(packages.len(), expected, "{packages:?}");
     for package in packages {
         let (name, version) =
             (package["name"].as_str().expect("text"), package["version"].as_str().expect("text"));
@@ -158,26 +158,36 @@ fn assert_authorities_are_of_the_package(rootfs: &Path) {
     assert_eq!(found.collect::<BTreeSet<_>>(), expected);
 }
 
-/// Runs a copy of the script that assembles the root filesystem, changed by `edit`; gives what it says when it fails.
-fn refusal(edit: impl Fn(String) -> String, sysroot: Option<&Path>) -> String {
-    let dir = tempfile::tempdir().expect("a directory");
-    let at = dir.path().join("deploy/image");
+/// Runs a copy of the script that assembles the root filesystem of a program in `dir`, changed by `edit`, with the packages of a directory.
+fn assemble(
+    dir: &Path,
+    program: &str,
+    packages: Option<&Path>,
+    edit: impl FnOnce(String) -> String,
+) -> Output {
+    let at = dir.join("deploy/image");
     fs::create_dir_all(&at).expect("a directory");
     for path in ["LICENSE", "Cargo.toml"] {
-        fs::copy(file(path), dir.path().join(path)).expect("copied");
+        fs::copy(file(path), dir.join(path)).expect("copied");
     }
-    let list = dir.path().join("sbom.json");
+    let list = dir.join("sbom.json");
     fs::write(&list, "{\n  \"components\": [\n    { \"name\": \"tokio\" }\n  ]\n}\n").expect("written");
     let script = at.join("rootfs.sh");
     fs::write(&script, edit(fs::read_to_string(file("deploy/image/rootfs.sh")).expect("a script")))
         .expect("written");
     let mut bash = Command::new("bash");
-    bash.arg(&script).arg(ControlPlane::coxswain_binary()).arg(dir.path().join("rootfs"));
+    bash.arg(&script).arg(program).arg(dir.join("rootfs"));
     bash.env("SBOM", &list).env("SOURCE_DATE_EPOCH", "0");
-    if let Some(sysroot) = sysroot {
-        bash.env("SYSROOT", sysroot);
+    if let Some(packages) = packages {
+        bash.env("PACKAGES", packages);
     }
-    let output = bash.output().expect("bash");
+    bash.output().expect("bash")
+}
+
+/// Assembles the root filesystem of the build under test by a changed script; returns the error.
+fn refusal(edit: impl FnOnce(String) -> String) -> String {
+    let dir = tempfile::tempdir().expect("a directory");
+    let output = assemble(dir.path(), &ControlPlane::coxswain_binary(), None, edit);
     assert!(!output.status.success(), "the build does not fail");
     said(&output)
 }
@@ -185,13 +195,10 @@ fn refusal(edit: impl Fn(String) -> String, sysroot: Option<&Path>) -> String {
 #[test]
 fn image_build_fails_with_a_file_of_unknown_origin() {
     let before = "\n# The authorities of the package";
-    let planted = refusal(
-        |script| {
-            assert!(script.contains(before), "{script}");
-            script.replace(before, &format!("\ntouch \"$root/etc/planted\"{before}"))
-        },
-        None,
-    );
+    let planted = refusal(|script| {
+        assert!(script.contains(before), "{script}");
+        script.replace(before, &format!("\ntouch \"$root/etc/planted\"{before}"))
+    });
     assert!(planted.contains("etc/planted belongs to no component of the SBOM"), "{planted}");
 
     // Libraries of a directory that no package owns.
@@ -202,15 +209,99 @@ fn image_build_fails_with_a_file_of_unknown_origin() {
     let name = loader.trim().rsplit('/').next().expect("a name");
     fs::create_dir(sysroot.path().join("lib")).expect("a directory");
     fs::copy(loader.trim(), sysroot.path().join("lib").join(name)).expect("copied");
-    let foreign = refusal(|script| script, Some(sysroot.path()));
+    let foreign = refusal(|script| {
+        let places = "places=(\"\")";
+        assert!(script.contains(places), "{script}");
+        script.replace(places, &format!("places=({:?})", sysroot.path()))
+    });
     assert!(foreign.contains(&format!("lib/{name} is of no Debian package")), "{foreign}");
 
     // A file that somebody changed after its package was installed.
-    let changed = refusal(
-        |script| script.replace("note_origin \"${loader#/}\" \"$library\"", "verify libc6 /etc/hostname"),
-        None,
-    );
+    let changed = refusal(|script| {
+        script.replace("note_origin \"${loader#/}\" \"$library\"", "verify libc6 /etc/hostname")
+    });
     assert!(changed.contains("differs from the file in the package libc6"), "{changed}");
+}
+
+/// A program, or a library, that says that it is for arm64.
+#[cfg(target_arch = "x86_64")]
+fn write_foreign_binary(to: &Path) {
+    fs::create_dir_all(to.parent().expect("a directory")).expect("a directory");
+    let mut bytes = fs::read("/bin/true").expect("a program");
+    // The field e_machine, and the path of the loader.
+    bytes[18..20].copy_from_slice(&183_u16.to_le_bytes());
+    let (own, foreign) = (b"/lib64/ld-linux-x86-64.so.2\0", b"/lib/ld-linux-aarch64.so.1\0\0");
+    let loader = bytes.windows(own.len()).position(|window| window == own).expect("the loader");
+    bytes[loader..loader + foreign.len()].copy_from_slice(foreign);
+    fs::write(to, bytes).expect("written");
+}
+
+/// Builds a package for arm64 from a directory with its files.
+#[cfg(target_arch = "x86_64")]
+fn build_package(packages: &Path, name: &str, version: &str, tree: &Path) {
+    fs::create_dir_all(tree.join("DEBIAN")).expect("a directory");
+    let control = format!(
+        "Package: {name}\nVersion: {version}\nArchitecture: arm64\nMaintainer: nobody <nobody@example.org>\n\
+         Description: for a test\n"
+    );
+    fs::write(tree.join("DEBIAN/control"), control).expect("written");
+    let archive = packages.join(format!("{name}_{version}_arm64.deb"));
+    let args = ["--build", "--root-owner-group", text(tree), text(&archive)];
+    let built = Command::new("dpkg-deb").args(args).output().expect("dpkg-deb");
+    assert!(built.status.success(), "{}", said(&built));
+}
+
+/// The packages are made here, with a version that no machine has.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn image_for_another_architecture_has_the_libraries_of_debian_packages_for_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = dir.path().join("program");
+    write_foreign_binary(&program);
+    let packages = dir.path().join("packages");
+    fs::create_dir(&packages).expect("a directory");
+    let run = |name: &str| {
+        let dir = dir.path().join(name);
+        fs::create_dir(&dir).expect("a directory");
+        let output = assemble(&dir, text(&program), Some(&packages), |script| script);
+        (dir.join("rootfs"), output)
+    };
+
+    // Libraries of a cross compiler, which this machine may have, are never taken.
+    let (_, output) = run("empty");
+    let expected = format!("no package in {0}: run deploy/image/packages.sh arm64 {0}", packages.display());
+    assert!(!output.status.success() && said(&output).contains(&expected), "{}", said(&output));
+
+    let base = dir.path().join("base-files");
+    fs::create_dir_all(base.join("usr/lib")).expect("a directory");
+    let release = fs::read_to_string("/usr/lib/os-release").expect("a file");
+    fs::write(base.join("usr/lib/os-release"), &release).expect("written");
+    let release = release.lines().find_map(|line| line.strip_prefix("VERSION_ID=")).expect("a version");
+    let release = release.trim_matches('"');
+    build_package(&packages, "base-files", "77.1", &base);
+    let (_, output) = run("without-libraries");
+    let expected = "has ld-linux-aarch64.so.1 for arm64: deploy/image/packages.sh arm64";
+    assert!(!output.status.success() && said(&output).contains(expected), "{}", said(&output));
+
+    let library = dir.path().join("libc6");
+    write_foreign_binary(&library.join("lib/ld-linux-aarch64.so.1"));
+    write_foreign_binary(&library.join("lib/aarch64-linux-gnu/libc.so.6"));
+    build_package(&packages, "libc6", "9.99-1", &library);
+    let (rootfs, output) = run("complete");
+    assert!(output.status.success(), "{}", said(&output));
+    for path in ["lib/ld-linux-aarch64.so.1", "lib/aarch64-linux-gnu/libc.so.6"] {
+        let [in_image, in_package] =
+            [&rootfs, &library].map(|root| fs::read(root.join(path)).expect("a file"));
+        assert!(in_image == in_package, "{path} is another file");
+    }
+    let parts = json(&rootfs.join(SBOM));
+    let parts = parts["components"].as_array().expect("components");
+    let purls: Vec<&str> = parts.iter().filter_map(|part| part["purl"].as_str()).collect();
+    for package in ["base-files@77.1", "libc6@9.99-1"] {
+        let purl = format!("pkg:deb/debian/{package}?arch=arm64&distro=debian-{release}");
+        assert!(purls.contains(&purl.as_str()), "{purls:?}");
+    }
+    assert_each_file_is_of_a_component(&rootfs, parts, 3);
 }
 
 #[test]
@@ -242,7 +333,7 @@ fn the_image_holds_the_program_and_nothing_to_start_another_with() {
     let parts = parts["components"].as_array().expect("components");
     let licensed = |name: &str| parts.iter().any(|part| part["name"] == name && !part["licenses"].is_null());
     assert!(parts.len() > 100 && licensed("rustls") && licensed("tokio"), "{} parts", parts.len());
-    assert_each_file_is_of_a_component(&rootfs, parts);
+    assert_each_file_is_of_a_component(&rootfs, parts, 4);
     assert_authorities_are_of_the_package(&rootfs);
 
     let stages = dir.path().join("stages");

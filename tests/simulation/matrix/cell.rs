@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use coxswain_machinery::environment::Environment;
 
 use super::fault::{Aim, Fault, Log, Planted, RETRY_AFTER};
-use super::rows::Row;
+use super::rows::{Row, Wait};
 use super::seeder::Seeder;
 use super::state::{Census, Seeded, difference, seeded, state};
 use super::{FIRST, TAGS, TOUCHED, VICTIM};
@@ -284,15 +284,7 @@ impl Cell {
             Fault::Conflict => times(AFTER_CONFLICT),
             _ => 0,
         };
-        let per_pass = match self.fault {
-            Fault::Undone => self.row.undone_per_pass.max(self.row.writes_per_pass),
-            _ => self.row.writes_per_pass,
-        };
-        // A loop with an end of its tries (`Tries`) begins them again at once if the server could not answer.
-        let is_refusal =
-            matches!(self.fault, Fault::Forbidden | Fault::NotFound | Fault::Conflict | Fault::Invalid);
-        let series = if is_refusal { 1 } else { self.row.series };
-        (TRIES * series + by_period + by_answer) * per_pass
+        (TRIES + by_period + by_answer) * self.row.writes_per_pass
     }
 
     fn judge_recovery(&self, recovery: Recovery, states: &[Vec<String>; 3], complaints: &mut Vec<String>) {
@@ -318,7 +310,7 @@ impl Cell {
             return;
         }
         let [first, victim] = [FIRST, VICTIM].map(|tag| self.census.lock().of(tag));
-        if first != victim {
+        if first != victim && !Wait::is_for(row.recreates, *fault) {
             complaints.push(format!("objects were made more than once: {victim:?} instead of {first:?}"));
         }
     }

@@ -109,6 +109,8 @@ pub(crate) struct Aim {
     pub(super) write: &'static str,
     /// Whether the write is for one object of the cluster, which has no tag.
     pub(super) single: bool,
+    /// A write that the server does not support.
+    pub(super) unsupported: Option<&'static str>,
     pub(super) fault: Fault,
     pub(super) planted: Option<Planted>,
     pub(super) is_on: bool,
@@ -149,9 +151,9 @@ fn names(asked: &Asked, tag: &str) -> bool {
 
 impl Aim {
     pub(super) fn new(row: &Row, fault: Fault, planted: Option<Planted>) -> Self {
-        let Row { controller, write, single, .. } = *row;
+        let Row { controller, write, single, unsupported, .. } = *row;
         let (began, log) = (Instant::now(), Log::default());
-        Self { controller, write, single, fault, planted, is_on: true, began, log }
+        Self { controller, write, single, unsupported, fault, planted, is_on: true, began, log }
     }
 
     /// Returns the fate of a request of this controller.
@@ -165,7 +167,12 @@ impl Aim {
             return Fate::Fine;
         };
         let is_it = write == self.write;
+        let is_unsupported = self.unsupported.is_some_and(|unsupported| write == unsupported);
         self.log.writes.insert(write);
+        if is_unsupported {
+            let why = "the server does not allow this method on the requested resource";
+            return Fate::Refused(Refusal::new(405, "MethodNotAllowed", why));
+        }
         let tag = if self.single { Some(VICTIM) } else { TAGS.into_iter().find(|tag| names(asked, tag)) };
         let Some(tag) = tag.filter(|_| is_it) else { return Fate::Fine };
         let now = self.began.elapsed();

@@ -24,7 +24,7 @@ use crate::{by_depth, side_by_side};
 use cell::{CellResult, run};
 pub(crate) use fault::{Aim, undone};
 use fault::{FAULTS, Fault, Planted};
-use rows::{NEVER_SENT, Row, TO_DO, UNSETTLED, rows};
+use rows::{NEVER_SENT, Row, rows};
 
 /// The tags of the three sets of objects. The victim is neither the first nor the last in any order by name.
 const FIRST: &str = "aa-first";
@@ -35,11 +35,6 @@ const TAGS: [&str; 3] = [FIRST, VICTIM, LAST];
 const TOUCHED: &str = "matrix.test/touched";
 
 const WRITES: [&str; 5] = ["create", "update", "patch", "delete", "deletecollection"];
-
-/// How many declared writes have no row yet. This number must not grow.
-const LEFT_TO_DO: usize = 7;
-/// How many rows are not run because their cells do not hold yet. This number must not grow.
-const LEFT_UNSETTLED: usize = 2;
 
 /// Returns a declared write as rows name it.
 fn named(grant: &Grant, verb: &str) -> String {
@@ -82,8 +77,7 @@ fn every_declared_write_has_a_row() {
         let declared = declared(descriptor);
         let rows: Vec<&str> = rows().filter(|row| row.controller == name).map(|row| row.write).collect();
         let never = NEVER_SENT.iter().filter(|never| never.controller == name).map(|never| never.write);
-        let to_do = TO_DO.iter().filter(|(controller, _)| *controller == name).map(|(_, write)| *write);
-        for write in rows.iter().copied().chain(never).chain(to_do) {
+        for write in rows.iter().copied().chain(never) {
             known.insert((name, write));
             if !declared.iter().any(|declared| declared == write || stands_for(declared, write)) {
                 wrong.push(format!("{name} does not declare {write}"));
@@ -100,13 +94,8 @@ fn every_declared_write_has_a_row() {
     let unknown = rows().map(|row| row.controller).find(|name| !REGISTRY.iter().any(|row| row.name == *name));
     assert_eq!(unknown, None, "a controller that does not exist");
     assert_eq!(wrong, [""; 0], "add a row in tests/simulation/matrix/rows/");
-    let all = rows().count() + NEVER_SENT.len() + TO_DO.len();
+    let all = rows().count() + NEVER_SENT.len();
     assert_eq!(known.len(), all, "a write is listed twice");
-    assert!(TO_DO.len() <= LEFT_TO_DO, "the list of writes without a row only shrinks: {}", TO_DO.len());
-    assert_eq!(TO_DO.len(), LEFT_TO_DO, "lower LEFT_TO_DO");
-    let settled = UNSETTLED.iter().find(|(controller, write)| !rows().any(|row| row.is(controller, write)));
-    assert_eq!(settled, None, "no such row");
-    assert_eq!(UNSETTLED.len(), LEFT_UNSETTLED, "the list of rows that are not run only shrinks");
 }
 
 /// Cells, as `CELL=TEXT` selects them: `replicaset-controller create pods Forbidden`.
@@ -128,10 +117,7 @@ fn a_refused_write_stops_nothing_and_does_not_spin() {
     let is_whole = std::env::var_os("CELL").is_some();
     let cells: Vec<(usize, &'static Row, Fault)> = all
         .filter(|(at, row, fault)| {
-            fault.can_befall(row)
-                && !UNSETTLED.iter().any(|(controller, write)| row.is(controller, write))
-                && is_selected(row, *fault)
-                && (is_whole || is_in_slice(*at, *fault))
+            fault.can_befall(row) && is_selected(row, *fault) && (is_whole || is_in_slice(*at, *fault))
         })
         .collect();
     let began = Instant::now();
@@ -159,14 +145,23 @@ fn a_refused_write_stops_nothing_and_does_not_spin() {
     assert!(wrong.is_empty(), "{} complaints:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Writes that were sent without a row, those too that are listed as never sent.
+/// Returns the writes that were sent but have no row, including writes listed in [`NEVER_SENT`]. A row of a write with wildcards stands for all that
+/// these match.
 fn unknown_writes(sent: &BTreeMap<&str, BTreeSet<String>>) -> Vec<String> {
     let mut wrong = Vec::new();
     for (controller, writes) in sent {
+        // Linear: there are some 50 controllers, with some 150 rows.
+        let descriptor = REGISTRY.iter().find(|descriptor| descriptor.name == *controller);
+        let declared = descriptor.map(declared).unwrap_or_default();
+        let is_wildcard = |pattern: &&String| pattern.contains('*');
         for write in writes {
-            let has_row = rows().any(|row| row.controller == *controller && row.write == write);
-            let to_do = TO_DO.iter().any(|(of, known)| of == controller && known == write);
-            if has_row || to_do {
+            let stand_for =
+                |row: &Row, pattern: &String| stands_for(pattern, row.write) && stands_for(pattern, write);
+            let is_of = |row: &Row| {
+                row.write == write
+                    || declared.iter().filter(is_wildcard).any(|pattern| stand_for(row, pattern))
+            };
+            if rows().any(|row| row.controller == *controller && is_of(row)) {
                 continue;
             }
             let never =

@@ -56,8 +56,9 @@ pub(super) fn state(model: &Model, tag: &str, seeded: &Seeded) -> Vec<String> {
                 words.push((hash.to_owned(), "HASH".to_owned()));
             }
         }
-        // Their names have a hash of UIDs.
+        // Their names have a hash of UIDs, unless a seed has named them.
         if matches!(stored.place.resource, "workloads" | "podgroups" | "volumeattachments")
+            && stored.place.name != tag
             && is_of(stored, tag)
         {
             words.push((stored.place.name.clone(), stored.place.resource.to_owned()));

@@ -3,7 +3,6 @@
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::framework::{KeyMap, ObserveError, Selecting, wake};
 use coxswain_machinery::informer::Delta;
 use coxswain_machinery::model::Key;
+use coxswain_machinery::model::addresses::parse_address;
 use coxswain_machinery::model::plan::Cooldown;
 use coxswain_machinery::model::slices::HeldSlice;
 use coxswain_machinery::wire::{IntOrString, Str, Time};
@@ -142,7 +142,7 @@ pub(super) fn family_of(address: &str) -> &'static str {
 
 /// An address in its canonical form, in which slices and Endpoints have it, and its family; `None` for what is no address.
 pub(super) fn canonical(address: &Str) -> Option<(&'static str, Cow<'_, Str>)> {
-    let ip = parse(address)?;
+    let ip = parse_address(address)?;
     let family = if ip.is_ipv4() { IPV4 } else { IPV6 };
     let mut rest = Unread(address);
     let is_canonical = write!(rest, "{ip}").is_ok() && rest.0.is_empty();
@@ -158,32 +158,6 @@ impl fmt::Write for Unread<'_> {
         self.0 = self.0.strip_prefix(text).ok_or(fmt::Error)?;
         Ok(())
     }
-}
-
-/// An address however it is spelled. Of one that is mapped to IPv6 the IPv4 address counts, and zeros in front of a number,
-/// which servers once let through, mean nothing.
-fn parse(text: &str) -> Option<IpAddr> {
-    let Some((front, last)) = text.rsplit_once(':') else {
-        return parse_ipv4(text).map(Into::into);
-    };
-    let ip: Ipv6Addr = if last.contains('.') {
-        format!("{front}:{}", parse_ipv4(last)?).parse().ok()?
-    } else {
-        text.parse().ok()?
-    };
-    Some(ip.to_canonical())
-}
-
-fn parse_ipv4(text: &str) -> Option<Ipv4Addr> {
-    let mut parts = text.split('.').map(|part| {
-        let is_number = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-        part.parse::<u8>().ok().filter(|_| is_number)
-    });
-    let mut octets = [0; 4];
-    for octet in &mut octets {
-        *octet = parts.next()??;
-    }
-    parts.next().is_none().then(|| octets.into())
 }
 
 /// When the pod's readiness changed last.

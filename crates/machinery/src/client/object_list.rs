@@ -23,6 +23,8 @@ const LIST_PAGE: u32 = 500;
 pub(crate) struct ListPosition {
     objects: ObjectList,
     after: Str,
+    /// Whether the list was begun again because a token had expired.
+    is_second: bool,
 }
 
 impl ListPosition {
@@ -39,7 +41,8 @@ impl ApiClient {
         self.list_from(kind, namespace, start).await.map_err(|interrupted| interrupted.error)
     }
 
-    /// Reads the rest of a collection, so that the caller has all of it.
+    /// Reads the rest of a collection, so that the caller has all of it. If the token of the next page has expired, the collection is read
+    /// again from its first page, once.
     ///
     /// # Errors
     /// A page was not read. Its position is where the caller can go on: the pages before it need not be read again.
@@ -60,6 +63,11 @@ impl ApiClient {
             };
             let page = match self.list(kind, &query).await {
                 Ok(page) => page,
+                Err(error) if error.is_expired() && !position.after.is_empty() && !position.is_second => {
+                    position = ListPosition { is_second: true, ..ListPosition::default() };
+                    has_advanced = false;
+                    continue;
+                }
                 Err(error) => return Err(Interrupted { error, position: Arc::new(position), has_advanced }),
             };
             for item in &page.items {

@@ -1,9 +1,9 @@
 //! Repeats a request that the API server refuses with a time to come back: 429, and 5xx with `Retry-After`.
 //!
 //! The controller that sent the request sees one slow request, as with kube-controller-manager's client: no failure, no event and
-//! no condition. A request is repeated only if its effect is known: a write that is answered with 500, 502 or 504 may have been
-//! carried out, so its caller decides. The wait lies above the rate limit and the write gate, so it holds no token and no
-//! place, and a repeated write passes the gate again. A term that ends ends the wait.
+//! no condition. A request is repeated only if its effect is known: a write that is answered with 500, 502 or 504, or with the reason
+//! `Timeout`, may have been carried out, so its caller decides. The wait lies above the rate limit and the write gate, so it holds no
+//! token and no place, and a repeated write passes the gate again. A term that ends ends the wait.
 //!
 //! A wait holds up nobody else. A reconcile that waits takes a seat of its loop ([`WaitSeats`]), and its worker takes the next key. A namespace
 //! has a share of the seats, so one namespace whose webhook always asks for more time leaves seats to the others.
@@ -188,6 +188,11 @@ impl Repeats<'_> {
     /// Returns the term that the request belongs to.
     pub(super) fn term(&self) -> &Term {
         &self.term
+    }
+
+    /// Returns whether the refusal's reason decides if the write is repeated.
+    pub(super) fn needs_reason(&self, code: StatusCode) -> bool {
+        !is_read(self.intent) && may_be_repeated(self.intent, code)
     }
 
     /// Begins the next request of a read in several requests, in the same term.

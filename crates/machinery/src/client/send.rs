@@ -5,11 +5,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ETAG, HeaderValue, IF_NONE_MATCH, RETRY_AFTER};
 use http::{Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
 use tower::ServiceExt as _;
 
-use super::api::{ApiClient, ResponseBody};
+use super::api::{ApiClient, BoxError, ResponseBody};
 use super::body;
-use super::error::{ApiError, LONGEST_RETRY_AFTER};
+use super::error::{ApiError, LONGEST_RETRY_AFTER, decode_status};
 use super::layers::{ApiRequest, is_json};
 use super::metadata::MetadataForm;
 use super::request::{self, LONGEST_ERROR, Label, RequestIntent, RequestPath, Target};
@@ -87,7 +88,14 @@ impl ApiClient {
         let mut repeats = patience.begin(RequestIntent::of(&request), None);
         request.extensions_mut().insert(repeats.term().clone());
         loop {
-            let response = attempt(request.clone()).await?;
+            let mut response = attempt(request.clone()).await?;
+            if repeats.needs_reason(response.status()) && retry_after(&response).is_some() {
+                let is_known;
+                (response, is_known) = with_effect(response).await.map_err(failed)?;
+                if !is_known {
+                    return Ok(response);
+                }
+            }
             let next = repeats.next(label.as_str(), response.status(), retry_after(&response));
             let Some(wait) = next.map_err(|ended| failed(ended.into()))? else { return Ok(response) };
             let code = response.status().as_u16();
@@ -177,6 +185,19 @@ pub(crate) struct Interrupted<P> {
 /// Reads a response to its end, if that comes within `limit` bytes.
 async fn read(label: &Label, body: ResponseBody, limit: usize) -> Result<Bytes, ApiError> {
     body::collect(body, limit).await.map_err(|source| ApiError::transport(label.as_str(), source))
+}
+
+/// Returns the refusal of a write again, and whether its effect is known. With the reason `Timeout`, whatever its code, the write may have
+/// been carried out.
+///
+/// # Errors
+/// The body breaks off: the reason, and so the effect, is not known.
+async fn with_effect(response: Response<ResponseBody>) -> Result<(Response<ResponseBody>, bool), BoxError> {
+    let (parts, body) = response.into_parts();
+    let body = body::collect_start(body, LONGEST_ERROR).await?;
+    let is_known = decode_status(&body).reason != "Timeout";
+    let body = Full::new(body).map_err(BoxError::from).boxed_unsync();
+    Ok((Response::from_parts(parts, body), is_known))
 }
 
 /// Returns when the server asks to come back, [`LONGEST_RETRY_AFTER`] at most.

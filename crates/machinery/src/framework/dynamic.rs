@@ -124,8 +124,8 @@ impl DynamicWatches {
         self.seen.read().watched.iter().map(|(kind, watched)| (*kind, watched.is_synced())).collect()
     }
 
-    /// What holds the objects of a resource that is watched, in whatever version. It has been filled when it has a resource
-    /// version.
+    /// What holds the objects of a resource that is watched, in whatever version. [`Store::is_filled`] says whether a
+    /// complete list was received.
     pub fn store(&self, group: &str, resource: &str) -> Option<Arc<Store>> {
         let seen = self.seen.read();
         let held = seen.watched.iter().find(|(kind, _)| kind.group == group && kind.resource == resource);

@@ -270,7 +270,7 @@ impl Watched {
 
     /// Whether the store has been filled.
     pub fn is_synced(&self) -> bool {
-        !self.store.resource_version().is_empty()
+        self.store.is_filled()
     }
 }
 

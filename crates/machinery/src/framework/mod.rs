@@ -33,6 +33,7 @@ mod stats;
 #[cfg(test)]
 mod tests;
 mod trace;
+mod unheard;
 pub mod wake;
 mod watch;
 mod watchdog;
@@ -62,6 +63,7 @@ pub use room::{
 };
 pub use settings::{BucketConfig, LoopSettings, QueueConfig, Tries, workers};
 pub use stats::{KeyFailure, LoopStats};
+pub use unheard::{UnheardNote, UnheardUsers};
 pub use watch::{CacheSource, Debounce, KeyMap, Selecting, WakeUp, Watch};
 pub use watchdog::{SlowPoll, Watchdog};
 pub use worker::Outcome;

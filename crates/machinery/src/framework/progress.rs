@@ -3,6 +3,9 @@
 //! A plan that asks for another pass without delay relies on its writes: the next pass finds what they changed. A write that
 //! changes nothing (a tolerated refusal, a patch that a webhook undoes) leads to the same plan again, without end. Therefore
 //! such a request is delayed by a backoff that only progress resets ([`WorkQueue::hold_off`](crate::queue::WorkQueue::hold_off)).
+//!
+//! The same holds within a reconcile that observes and plans several times: a plan that repeats a write of the plans before it ends the
+//! reconcile, and the key is retried with backoff ([`SentWrites`]).
 
 use std::time::Duration;
 
@@ -13,6 +16,36 @@ use crate::model::Key;
 use crate::model::plan::{Plan, Verb, Write};
 use crate::random::HashMap;
 use crate::wire::Str;
+
+/// The writes that succeeded in the earlier plans of one reconcile, by object.
+#[derive(Default)]
+pub(super) struct SentWrites(HashMap<(&'static Kind, Key), Vec<Write>>);
+
+impl SentWrites {
+    /// Returns the writes of a plan that another plan may repeat. Deletes are none.
+    pub(super) fn repeatable(plan: &Plan) -> Vec<Write> {
+        let is_delete =
+            |write: &&Write| matches!(write.verb, Verb::Delete { .. } | Verb::DeleteCollection { .. });
+        plan.writes().filter(|write| !is_delete(write)).cloned().collect()
+    }
+
+    /// Adds the writes of a plan that were all carried out.
+    pub(super) fn add(&mut self, writes: Vec<Write>) {
+        for write in writes {
+            self.0.entry((write.kind, write.key.clone())).or_default().push(write);
+        }
+    }
+
+    /// Returns a write of `plan` that succeeded already. The plan asks for it again because the answer does not show its effect: an
+    /// admission webhook has changed what was sent, and would do so each time.
+    pub(super) fn repeated<'a>(&self, plan: &'a Plan) -> Option<&'a Write> {
+        // The inner list has the earlier writes of one object, or the creates of a kind in the namespace. Those are the claims of one pod.
+        plan.writes().find(|write| {
+            let earlier = self.0.get(&(write.kind, write.key.clone()));
+            earlier.is_some_and(|earlier| earlier.iter().any(|earlier| write.repeats(earlier)))
+        })
+    }
+}
 
 /// A key may be requeued after this long as often as its plans ask for it. Shorter delays need progress.
 pub(super) const SHORTEST_POLL: Duration = Duration::from_millis(100);

@@ -57,9 +57,6 @@ pub struct Tries {
 pub(super) enum AfterFailure {
     /// It is tried again after its backoff.
     Retry,
-    /// It was tried often enough, and may have failed for nothing of its own: it is tried again after its backoff, as if it
-    /// had not failed.
-    BeginAnew,
     /// It was tried often enough in a row. It is tried once after this pause; not before a change concerns it if `None`.
     GiveUp(Option<Duration>),
 }
@@ -108,21 +105,14 @@ impl LoopSettings {
         self.sets_aside || self.at_a_time() > 1
     }
 
-    /// Whether a key that has failed so often in a row was given up.
-    pub(super) fn is_given_up(&self, failures: u32) -> bool {
-        self.tries.is_some_and(|tries| failures >= tries.most.max(1))
-    }
-
-    /// What becomes of a key that has failed so often in a row, the last time because it was refused, or not. A key that was given up
-    /// before is given up again, whatever it has failed for.
-    pub(super) fn after_failures(&self, failures: u32, refused: bool) -> AfterFailure {
+    /// Returns what becomes of a key that has failed and was refused so often, the last time or not. Failures without an answer use up no
+    /// tries. Their backoff grows with all failures, because requests within milliseconds would add to the load of the server. The backoff of
+    /// a refusal follows the refusals alone.
+    pub(super) fn after_failure(&self, refusals: u32, refused: bool) -> AfterFailure {
         match self.tries {
-            Some(tries)
-                if self.is_given_up(failures.saturating_sub(1)) || failures >= tries.most && refused =>
-            {
+            Some(tries) if refused && refusals >= tries.most => {
                 AfterFailure::GiveUp(tries.then.map(with_jitter))
             }
-            Some(tries) if failures >= tries.most => AfterFailure::BeginAnew,
             _ => AfterFailure::Retry,
         }
     }
@@ -150,14 +140,14 @@ mod tests {
             (None, 1, AfterFailure::Retry, AfterFailure::Retry),
             (None, u32::MAX, AfterFailure::Retry, AfterFailure::Retry),
             (Some(Tries { most: 3, then }), 2, AfterFailure::Retry, AfterFailure::Retry),
-            (Some(Tries { most: 3, then }), 3, AfterFailure::GiveUp(then), AfterFailure::BeginAnew),
-            (Some(Tries { most: 3, then }), 4, AfterFailure::GiveUp(then), AfterFailure::GiveUp(then)),
-            (Some(Tries { most: 3, then: None }), 3, AfterFailure::GiveUp(None), AfterFailure::BeginAnew),
-            (Some(Tries { most: 0, then: None }), 1, AfterFailure::GiveUp(None), AfterFailure::BeginAnew),
+            (Some(Tries { most: 3, then }), 3, AfterFailure::GiveUp(then), AfterFailure::Retry),
+            (Some(Tries { most: 3, then }), 4, AfterFailure::GiveUp(then), AfterFailure::Retry),
+            (Some(Tries { most: 3, then: None }), 3, AfterFailure::GiveUp(None), AfterFailure::Retry),
+            (Some(Tries { most: 0, then: None }), 1, AfterFailure::GiveUp(None), AfterFailure::Retry),
             (Some(Tries::USUAL), 15, AfterFailure::Retry, AfterFailure::Retry),
-            (Some(Tries::USUAL), 16, AfterFailure::GiveUp(Some(REST)), AfterFailure::BeginAnew),
+            (Some(Tries::USUAL), 16, AfterFailure::GiveUp(Some(REST)), AfterFailure::Retry),
         ];
-        for (tries, failures, refused, not_answered) in table {
+        for (tries, refusals, refused, not_answered) in table {
             let without_jitter = |after| match after {
                 AfterFailure::GiveUp(Some(pause)) => {
                     let then = tries.and_then(|tries: Tries| tries.then).unwrap();
@@ -166,9 +156,9 @@ mod tests {
                 }
                 after => after,
             };
-            let after = [true, false]
-                .map(|refused| without_jitter(settings(tries).after_failures(failures, refused)));
-            assert_eq!(after, [refused, not_answered], "{tries:?} after {failures}");
+            let after =
+                [true, false].map(|refused| without_jitter(settings(tries).after_failure(refusals, refused)));
+            assert_eq!(after, [refused, not_answered], "{tries:?} after {refusals}");
         }
     }
 

@@ -220,6 +220,11 @@ fn create() -> Step {
     Step::Write(Write::new(&PODS, Key::new("ns", ""), Verb::Create(Bytes::from_static(b"\x0a\x00"))))
 }
 
+/// A create of another object.
+fn create_another() -> Step {
+    Step::Write(Write::new(&PODS, Key::new("ns", ""), Verb::Create(Bytes::from_static(b"\x0a\x00\x12\x00"))))
+}
+
 fn pod(version: &str) -> Vec<u8> {
     let metadata = ObjectMeta {
         name: "web-1".into(),
@@ -573,7 +578,7 @@ async fn a_plan_that_asks_for_it_is_followed_by_another() {
     let bench = Bench::new();
     let looking = |steps| Plan { steps, look_again: true, ..Plan::default() };
     bench.script.plans.lock().push_back(looking(vec![create()]));
-    bench.plan(vec![create()]);
+    bench.plan(vec![create_another()]);
     bench.server.answer(201, pod("5"));
     bench.server.answer(201, pod("6"));
     let outcome = bench.reconcile().await;

@@ -25,7 +25,7 @@ use tracing::Instrument;
 use super::demand::{Demands, Explainer, Synced};
 use super::freshness::Freshness;
 use super::metrics::ReconcileMetrics;
-use super::progress::{Before, SHORTEST_POLL};
+use super::progress::{Before, SHORTEST_POLL, SentWrites};
 use super::reader::Reader;
 use super::reads::EarlierWrites;
 use super::report::{ReconcileStart, Report, Requeue};
@@ -216,7 +216,7 @@ impl Worker {
             match outcome {
                 Outcome::Waiting(_) => self.freshness.keep(&key, changed_at),
                 // The change of a key that is given up counts as answered: only a later one begins the tries from the start.
-                Outcome::Failed { retry: true, refused, .. } if !self.gives_up(retries, refused) => {
+                Outcome::Failed { retry: true, refused, .. } if !self.gives_up(&key, refused) => {
                     item.unanswered();
                 }
                 _ => {}
@@ -246,20 +246,23 @@ impl Worker {
         });
     }
 
-    /// Whether a key that has failed once more, after so many times in a row, is given up.
-    fn gives_up(&self, retries: u32, refused: bool) -> bool {
-        let after = self.settings.after_failures(retries.saturating_add(1), refused);
-        matches!(after, AfterFailure::GiveUp(_))
+    /// Whether a key that has failed once more is given up.
+    fn gives_up(&self, key: &Key, refused: bool) -> bool {
+        matches!(self.after_failure(key, refused), AfterFailure::GiveUp(_))
     }
 
-    /// How often the key has failed in a row. A change begins the tries of one that was given up from the start.
+    fn after_failure(&self, key: &Key, refused: bool) -> AfterFailure {
+        let refusals = self.queue.refusals(key).saturating_add(u32::from(refused));
+        self.settings.after_failure(refusals, refused)
+    }
+
+    /// Returns how often the key has failed in a row. A change begins the tries of a key that was given up from the start. The change
+    /// of a key that was not given up is still to be answered when the key is retried, and must not begin its backoff again.
     fn retries(&self, key: &Key, has_changed: bool) -> u32 {
-        let retries = self.queue.retries(key);
-        if has_changed && self.settings.is_given_up(retries) {
+        if has_changed && self.queue.is_given_up(key) {
             self.queue.forget(key);
-            return 0;
         }
-        retries
+        self.queue.retries(key)
     }
 
     /// Sees to it that the key comes back where it must; when and why it does.
@@ -313,17 +316,20 @@ impl Worker {
     /// Queues a key that failed, unless it was tried often enough.
     fn retry(&self, key: &Key, error: &str, quiet: bool, refused: bool) -> Option<(Requeue, Duration)> {
         let failures = self.queue.retries(key).saturating_add(1);
-        match self.settings.after_failures(failures, refused) {
-            after @ (AfterFailure::Retry | AfterFailure::BeginAnew) => {
+        let after = self.after_failure(key, refused);
+        if refused {
+            self.queue.count_refusal(key);
+        }
+        match after {
+            AfterFailure::Retry => {
                 if quiet {
                     tracing::debug!(%error, "not done yet, it will be tried again");
                 } else {
                     tracing::warn!(%error, "reconciling failed, it will be tried again");
                 }
-                let delay = self.queue.add_rate_limited(key.clone());
-                if after == AfterFailure::BeginAnew {
-                    self.queue.forget(key);
-                }
+                let key = key.clone();
+                let delay =
+                    if refused { self.queue.add_refused(key) } else { self.queue.add_rate_limited(key) };
                 Some((Requeue::Failure, delay))
             }
             AfterFailure::GiveUp(then) => {
@@ -332,7 +338,7 @@ impl Worker {
                     self.queue.forget(key);
                     return None;
                 };
-                self.queue.add_failed(key.clone(), after);
+                self.queue.give_up(key, after);
                 Some((Requeue::Planned, after))
             }
         }
@@ -378,16 +384,26 @@ impl Worker {
 
     /// Observes, plans and performs until no further look is asked for, or something ends it.
     async fn look(&self, key: &Key, tried: &mut Tried) -> Result<PlanEnd, Outcome> {
+        let mut sent = SentWrites::default();
         for look in 1.. {
             let (plan, note) = match self.plan(key, &tried.failures, &tried.written).await? {
                 Some(planned) => planned,
                 None if look > 1 => break,
                 None => return Err(Outcome::Absent),
             };
-            let Plan { requeue_after, look_again, quiet, end, has_more, .. } = plan;
+            if let Some(write) = sent.repeated(&plan) {
+                let error =
+                    format!("repeated {write}: the first one had no effect; check admission webhooks");
+                return Ok(PlanEnd { unfinished: Some((error, false)), ..PlanEnd::default() });
+            }
+            let Plan { requeue_after, recheck_after, look_again, quiet, end, has_more, .. } = plan;
             let unfinished = plan.retry.clone();
             tried.cooldown = tried.cooldown.max(plan.cooldown);
+            let writes = if look_again { SentWrites::repeatable(&plan) } else { Vec::new() };
             let (done, note) = self.perform(key, plan, note, tried).await?;
+            if done.failures.is_empty() && !done.outdated {
+                sent.add(writes);
+            }
             tried.outdated |= done.outdated;
             tried.failures.extend(done.failures);
             match done.error {
@@ -412,6 +428,8 @@ impl Worker {
                 return Ok(PlanEnd { unfinished: Some((error, false)), ..PlanEnd::default() });
             }
             if !look_again {
+                let recheck_after = recheck_after.filter(|_| tried.has_changed);
+                let requeue_after = requeue_after.into_iter().chain(recheck_after).min();
                 return Ok(PlanEnd { is_paced: has_more, ..PlanEnd::after(requeue_after) });
             }
         }

@@ -4,16 +4,14 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use bytes::Bytes;
-use jiff::Timestamp;
-
 use super::plan::{Tolerate, Verb};
 use super::{Key, Plan, Step, Write, words};
 use crate::api::meta::{ObjectMeta, PartialObjectMetadata};
 use crate::api::{Kind, Object};
 use crate::wire::splice::{Edit, edit, get, retain_items};
 use crate::wire::text::raw_bytes;
-use crate::wire::{Time, Value, WireError, field, path};
+use crate::wire::{Value, WireError, field, path};
+use bytes::Bytes;
 
 /// What there is to decide about a finalizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,12 +38,10 @@ fn has(meta: &ObjectMeta, finalizer: &str) -> bool {
 /// Shortest and longest time between two live reads for the users of one object.
 const UNHEARD_OF: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_mins(10);
 
-/// Returns when to read the users of an object again, after a live read has found a user that the cache lacks. The cache need not show when
-/// that user ends. The time is as long as the deletion has lasted, so the reads become rare while nothing changes.
-pub fn unheard_after(meta: &ObjectMeta, now: Timestamp) -> Duration {
-    let since = meta.deletion_timestamp.map_or(0, |at| Time::from(now).seconds_since(at));
-    let since = Duration::from_secs(u64::try_from(since).unwrap_or(0));
-    since.clamp(*UNHEARD_OF.start(), *UNHEARD_OF.end())
+/// Returns the delay until the next live read of an object's users; `lasts` is how long live reads have found users missing from the cache.
+/// The cache need not show when these end. The reads become rare while nothing changes.
+pub fn unheard_after(lasts: Duration) -> Duration {
+    lasts.clamp(*UNHEARD_OF.start(), *UNHEARD_OF.end())
 }
 
 /// Puts the finalizer on an object that lacks it, and takes it off one that is being deleted and not used.
@@ -164,13 +160,12 @@ mod tests {
 
     #[test]
     fn users_that_no_cache_shows_are_read_ever_more_rarely() {
-        let at = |second| Timestamp::from_second(second).unwrap();
-        let meta = ObjectMeta { deletion_timestamp: Time::from_seconds(1000), ..ObjectMeta::default() };
-        let after = [900, 1000, 1015, 1100, 1600, 9000].map(|now| unheard_after(&meta, at(now)).as_secs());
+        let after =
+            [0, 10, 15, 100, 600, 8000].map(|lasts| unheard_after(Duration::from_secs(lasts)).as_secs());
         assert_eq!(after, [10, 10, 15, 100, 600, 600]);
-        let (mut now, mut reads) = (1000, 0);
-        while now < 1000 + 3600 {
-            now += i64::try_from(unheard_after(&meta, at(now)).as_secs()).unwrap();
+        let (mut lasts, mut reads) = (Duration::ZERO, 0);
+        while lasts < Duration::from_hours(1) {
+            lasts += unheard_after(lasts);
             reads += 1;
         }
         assert_eq!(reads, 12, "in the first hour");

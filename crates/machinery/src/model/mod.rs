@@ -2,6 +2,7 @@
 //!
 //! Nothing here does I/O or awaits; everything can be tested with tables.
 
+pub mod addresses;
 pub mod backoff;
 pub mod bucket;
 pub mod clock;
@@ -13,11 +14,13 @@ pub mod indexes;
 pub mod key;
 pub mod live_reads;
 pub mod metadata;
+pub mod names;
 pub mod owners;
 pub mod plan;
 pub mod pods;
 pub mod quantity;
 pub mod revisions;
+pub mod scaled;
 pub mod selector;
 pub mod selects;
 pub mod slices;

@@ -30,8 +30,12 @@ pub struct Plan<N = ()> {
     /// Look at the object again after this long, whether or not something happens. Less than 100 ms holds only after writes that
     /// changed something: otherwise the delay grows with each such plan in a row.
     pub requeue_after: Option<Duration>,
+    /// Requeues the key after this delay if the plan's writes changed an object. A plan whose writes change nothing would be
+    /// made again each time: an admission webhook may undo them.
+    pub recheck_after: Option<Duration>,
     /// When all steps are done, observe and plan anew at once: what is left is to be judged by what they changed. A room
-    /// that observes live is told what was written. Not heeded beside `retry`; after a few times the key is retried.
+    /// that observes live is told what was written. Not heeded beside `retry`; after a few times the key is retried, and at once when a
+    /// plan repeats a write of the plans before it.
     pub look_again: bool,
     /// How long the object is left alone after the plan's writes. Changes that concern it are collected meanwhile. What comes
     /// later waits for nothing.
@@ -88,6 +92,7 @@ impl Default for Plan {
         Self {
             steps: Vec::new(),
             requeue_after: None,
+            recheck_after: None,
             look_again: false,
             cooldown: Cooldown::NONE,
             retry: None,
@@ -103,16 +108,50 @@ impl Plan {
     /// The same plan with a note.
     #[must_use]
     pub fn with_note<N>(self, note: N) -> Plan<N> {
-        let Self { steps, requeue_after, look_again, cooldown, retry, quiet, end, has_more, note: () } = self;
-        Plan { steps, requeue_after, look_again, cooldown, retry, quiet, end, has_more, note }
+        let Self {
+            steps,
+            requeue_after,
+            recheck_after,
+            look_again,
+            cooldown,
+            retry,
+            quiet,
+            end,
+            has_more,
+            note: (),
+        } = self;
+        Plan { steps, requeue_after, recheck_after, look_again, cooldown, retry, quiet, end, has_more, note }
     }
 }
 
 impl<N> Plan<N> {
     /// The plan without its note, and the note.
     pub fn into_parts(self) -> (Plan, N) {
-        let Self { steps, requeue_after, look_again, cooldown, retry, quiet, end, has_more, note } = self;
-        (Plan { steps, requeue_after, look_again, cooldown, retry, quiet, end, has_more, note: () }, note)
+        let Self {
+            steps,
+            requeue_after,
+            recheck_after,
+            look_again,
+            cooldown,
+            retry,
+            quiet,
+            end,
+            has_more,
+            note,
+        } = self;
+        let plan = Plan {
+            steps,
+            requeue_after,
+            recheck_after,
+            look_again,
+            cooldown,
+            retry,
+            quiet,
+            end,
+            has_more,
+            note: (),
+        };
+        (plan, note)
     }
 
     /// All that it would write, in order.

@@ -9,6 +9,8 @@
 use std::fmt;
 
 #[cfg(test)]
+mod differential;
+#[cfg(test)]
 mod tests;
 
 /// In which form an amount is written.
@@ -83,10 +85,11 @@ impl Quantity {
         Self { billionths: self.billionths.saturating_add(other.billionths), format }
     }
 
-    /// What is left without `other`, in its own form.
+    /// What is left without `other`; in its own form, or in that of `other` if it is nothing.
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
-        Self { billionths: self.billionths.saturating_sub(other.billionths), ..self }
+        let format = if self.is_zero() { other.format } else { self.format };
+        Self { billionths: self.billionths.saturating_sub(other.billionths), format }
     }
 
     /// The larger of both; of equals this one.
@@ -137,7 +140,8 @@ impl Quantity {
 impl std::str::FromStr for Quantity {
     type Err = ParseQuantityError;
 
-    /// Reads `[+-]DIGITS[.DIGITS][SUFFIX]`. What is finer than a billionth is rounded away from zero.
+    /// Reads `[+-]DIGITS[.DIGITS][SUFFIX]`. A text without digits, such as `Gi` or `.`, is 0, as in Kubernetes. Of
+    /// those, Kubernetes refuses `Pi`, `Ei` and exponents below -9. Fractions of a billionth are rounded away from zero.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         parse(text).ok_or_else(|| ParseQuantityError(text.to_owned()))
     }
@@ -149,10 +153,14 @@ fn parse(text: &str) -> Option<Quantity> {
     let end = unsigned.find(|char| !is_part_of_number(char)).unwrap_or(unsigned.len());
     let (number, suffix) = unsigned.split_at(end);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    if fraction.contains('.') || whole.len() + fraction.len() == 0 {
+    if fraction.contains('.') || text.is_empty() {
         return None;
     }
     let (format, decimal, binary) = scale(suffix)?;
+    let has_digits = whole.len() + fraction.len() > 0;
+    if !has_digits && (suffix == "Pi" || suffix == "Ei" || decimal < -9) {
+        return None;
+    }
     let mut mantissa = Mantissa::default();
     for digit in whole.bytes().chain(fraction.bytes()) {
         mantissa.push(digit - b'0');
@@ -160,7 +168,9 @@ fn parse(text: &str) -> Option<Quantity> {
     // In billionths.
     mantissa.exponent = mantissa.exponent.saturating_add(decimal).saturating_add(9);
     mantissa.exponent = mantissa.exponent.saturating_sub(i64::try_from(fraction.len()).ok()?);
-    let size = mantissa.double(binary).whole();
+    let size = mantissa.whole(binary);
+    // Kubernetes keeps amounts with binary suffixes within 64 bits, and no others.
+    let size = if format == QuantityFormat::Binary { size.min(i128::from(i64::MAX) * UNIT) } else { size };
     let billionths = if text.starts_with('-') { size.saturating_neg() } else { size };
     Some(Quantity { billionths, format })
 }
@@ -200,33 +210,39 @@ impl Mantissa {
         }
     }
 
-    /// Times two to this power.
-    fn double(mut self, power: u32) -> Self {
-        let factor = 1_i128 << power;
-        loop {
-            if let Some(digits) = self.digits.checked_mul(factor) {
-                self.digits = digits;
-                return self;
-            }
-            self.inexact |= self.digits % 10 > 0;
-            self.digits /= 10;
-            self.exponent = self.exponent.saturating_add(1);
-        }
-    }
-
-    /// The whole number from here upwards, or the largest there is.
-    fn whole(self) -> i128 {
-        let power = u32::try_from(self.exponent.unsigned_abs()).ok().and_then(|by| 10_i128.checked_pow(by));
+    /// The whole number from here upwards, times two to a power; or the largest there is.
+    fn whole(mut self, power_of_two: u32) -> i128 {
+        /// The highest power of ten that has room.
+        const MOST: i64 = 38;
         if self.digits == 0 {
             return 0;
         }
         if self.exponent >= 0 {
-            let whole = power.and_then(|power| self.digits.checked_mul(power)).unwrap_or(i128::MAX);
+            let power = u32::try_from(self.exponent).ok().and_then(|by| 10_i128.checked_pow(by));
+            let factor = power.and_then(|power| power.checked_mul(1 << power_of_two));
+            let whole = factor.and_then(|factor| self.digits.checked_mul(factor)).unwrap_or(i128::MAX);
             return whole.saturating_add(i128::from(self.inexact));
         }
-        let Some(power) = power else { return 1 };
-        let (whole, rest) = (self.digits / power, self.digits % power);
-        whole + i128::from(rest > 0 || self.inexact)
+        while self.exponent < -MOST && self.digits > 0 {
+            self.inexact |= self.digits % 10 > 0;
+            self.digits /= 10;
+            self.exponent += 1;
+        }
+        if self.digits == 0 {
+            return 1;
+        }
+        let divisor = 10_u128.pow(u32::try_from(-self.exponent).unwrap_or_default());
+        let digits = self.digits.unsigned_abs();
+        let (mut whole, mut rest) = ((digits / divisor).cast_signed(), digits % divisor);
+        // Doubling both parts keeps every digit; the product of all digits and the power has no room.
+        for _ in 0..power_of_two {
+            rest *= 2;
+            whole = whole.saturating_mul(2).saturating_add(i128::from(rest >= divisor));
+            if rest >= divisor {
+                rest -= divisor;
+            }
+        }
+        whole.saturating_add(i128::from(rest > 0 || self.inexact))
     }
 }
 

@@ -10,7 +10,7 @@ use super::value::ValueError;
 /// The longest duration that Go can hold: about 292 years.
 const MAX_NANOS: u128 = i64::MAX as u128;
 
-const UNITS: [(&str, u128); 8] = [
+const UNITS: [(&str, u64); 8] = [
     ("ns", 1),
     ("us", 1_000),
     ("\u{b5}s", 1_000),
@@ -60,8 +60,8 @@ pub fn parse(text: &str) -> Result<Duration, ValueError> {
         let scale =
             UNITS.iter().find(|(name, _)| *name == unit).map(|(_, scale)| *scale).ok_or_else(expected)?;
         let whole: u128 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| too_long())? };
-        let part = whole.checked_mul(scale).filter(|n| *n <= MAX_NANOS).ok_or_else(too_long)?;
-        nanos += part + fraction_nanos(fraction, scale);
+        let part = whole.checked_mul(scale.into()).filter(|n| *n <= MAX_NANOS).ok_or_else(too_long)?;
+        nanos += part + u128::from(fraction_nanos(fraction, scale));
         if nanos > MAX_NANOS {
             return Err(too_long());
         }
@@ -77,16 +77,18 @@ fn digits(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }
 
-/// The nanoseconds in a decimal fraction of a unit. Digits beyond the smallest unit's precision are cut off.
-fn fraction_nanos(digits: &str, scale: u128) -> u128 {
-    let digits = &digits[..digits.len().min(18)];
-    let mut value: u128 = 0;
-    let mut power: u128 = 1;
+/// Returns the nanoseconds in a decimal fraction of a unit. As in Go, doubles round them, and digits that have no room in 64 bits
+/// are dropped.
+pub fn fraction_nanos(digits: &str, unit: u64) -> u64 {
+    const MOST: u64 = 1 << 63;
+    let (mut value, mut power) = (0_u64, 1_f64);
     for digit in digits.bytes() {
-        value = value * 10 + u128::from(digit - b'0');
-        power *= 10;
+        let longer = value.checked_mul(10).and_then(|value| value.checked_add(u64::from(digit - b'0')));
+        let Some(longer) = longer.filter(|longer| *longer <= MOST) else { break };
+        value = longer;
+        power *= 10.0;
     }
-    value * scale / power
+    (value as f64 * (unit as f64 / power)) as u64
 }
 
 /// Writes a duration as Go does: `1m0s`, `1.5s`, `300ms`, `0s`.
@@ -150,7 +152,9 @@ mod tests {
             ("1\u{b5}s", 1_000),
             ("1\u{3bc}s1us1ns", 2_001),
             ("30s1h", 3_630_000_000_000),
-            ("0.3333333333333333333h", 1_200_000_000_000 - 1),
+            ("0.3333333333333333333h", 1_200_000_000_000),
+            (".2900000000033333h", 1_044_000_000_012),
+            ("0.9223372036854775809ns", 0),
             ("9223372036854775807ns", 9_223_372_036_854_775_807),
         ] {
             assert_eq!(parse(text).map(|d| d.as_nanos()), Ok(u128::from(nanos)), "{text}");

@@ -25,6 +25,8 @@ mod value;
 pub mod versions;
 
 #[cfg(test)]
+mod differential;
+#[cfg(test)]
 mod fixture;
 #[cfg(test)]
 mod tests;

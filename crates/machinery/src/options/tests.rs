@@ -154,6 +154,8 @@ fn values_are_given_as_go_takes_them() {
     assert!((flags(&["--kube-api-qps=1e2"]).kube_api_qps - 100.0).abs() < f32::EPSILON);
     assert_eq!(flags(&["--bind-address="]).bind_address.to_string(), "0.0.0.0");
     assert_eq!(flags(&["--bind-address=::1"]).bind_address.to_string(), "::1");
+    assert_eq!(flags(&["--bind-address=::ffff:10.0.0.1"]).bind_address.to_string(), "10.0.0.1");
+    assert_eq!(flags(&["--bind-address=10.0.0.1", "--bind-address="]).bind_address.to_string(), "10.0.0.1");
     assert_eq!(flags(&["--version"]).version, VersionRequest::Line);
 }
 
@@ -187,6 +189,25 @@ fn lists_replace_their_default_and_then_grow() {
     }
 }
 
+/// As Go's reader of comma-separated values was seen to do.
+#[test]
+fn a_list_ends_at_a_line_break_outside_of_quotes() {
+    for (text, list) in [
+        ("a,b\nc", Some(&["a", "b"][..])),
+        ("\n\r\na", Some(&["a"])),
+        ("a,\r", Some(&["a", ""])),
+        ("a\rb", Some(&["a\rb"])),
+        ("\"a\r\nb\",c\n\"", Some(&["a\nb", "c"])),
+        ("", Some(&[])),
+        ("\n", None),
+        ("\"a", None),
+        ("a\"", None),
+    ] {
+        let list: Option<Vec<String>> = list.map(|list| list.iter().map(|&item| item.to_owned()).collect());
+        assert_eq!(super::value::split_csv(text).ok(), list, "{text:?}");
+    }
+}
+
 #[test]
 fn what_can_not_be_read_is_refused() {
     for (line, expected) in [
@@ -212,6 +233,9 @@ fn what_can_not_be_read_is_refused() {
         (&["--min-resync-period=-5s"], "negative"),
         (&["--kube-api-qps=NaN"], "expected a number"),
         (&["--bind-address=foo"], "expected an IPv4 or IPv6 address"),
+        (&["--bind-address= "], "expected an IPv4 or IPv6 address"),
+        (&["--concurrent-gc-syncs=0x_+a"], "expected a whole number"),
+        (&["--concurrent-gc-syncs=0_-1"], "expected a whole number"),
         (&["--tls-sni-cert-key=a"], "expected CERT,KEY"),
         (&["--tls-sni-cert-key=a,b:"], "expected CERT,KEY"),
         (&["--allow-metric-labels=a"], "expected key=value"),

@@ -89,7 +89,7 @@ fn parse_int(text: &str, min: i64, max: i64) -> Result<i64, ValueError> {
     // Between two digits, or between a prefix and a digit.
     let bare = radix == 10 || body.is_empty();
     let stray = body.ends_with('_') || body.contains("__") || bare && body.starts_with('_');
-    if stray || body.starts_with(['+', '-']) {
+    if stray || body.contains(['+', '-']) {
         return Err(expected());
     }
     let magnitude = i128::from_str_radix(&body.replace('_', ""), radix).map_err(|_| expected())?;
@@ -191,13 +191,13 @@ impl FlagValue for IpAddr {
     const TYPE: &'static str = "ip";
 
     fn set(&mut self, text: &str, _: Repetition) -> Result<(), ValueError> {
-        let text = text.trim();
-        // The original reads a blank address as "all of them".
-        *self = if text.is_empty() {
-            std::net::Ipv4Addr::UNSPECIFIED.into()
-        } else {
-            text.parse().map_err(|_| ValueError::new("expected an IPv4 or IPv6 address"))?
-        };
+        // An empty address changes nothing, as in kube-controller-manager.
+        if !text.is_empty() {
+            let address: IpAddr =
+                text.trim().parse().map_err(|_| ValueError::new("expected an IPv4 or IPv6 address"))?;
+            // An IPv4-mapped IPv6 address is the IPv4 address.
+            *self = address.to_canonical();
+        }
         Ok(())
     }
 
@@ -270,14 +270,19 @@ impl FlagValue for BTreeMap<String, String> {
     }
 }
 
-/// Splits one line of comma-separated values; a field in double quotes may hold commas, and `""` within it a quote.
+/// Splits comma-separated values; a field in double quotes may hold commas and line breaks, and `""` within it a quote. As in
+/// kube-controller-manager, empty lines in front and everything after the first line with values are skipped.
 pub(super) fn split_csv(text: &str) -> Result<Vec<String>, ValueError> {
     let expected = || ValueError::new("expected a comma-separated list; quotes must enclose a whole element");
     if text.is_empty() {
         return Ok(Vec::new());
     }
+    let text = text.replace("\r\n", "\n");
+    let mut rest = text.strip_suffix('\r').unwrap_or(&text).trim_start_matches('\n');
+    if rest.is_empty() {
+        return Err(expected());
+    }
     let mut fields = Vec::new();
-    let mut rest = text;
     loop {
         let after = if let Some(mut quoted) = rest.strip_prefix('"') {
             let mut field = String::new();
@@ -296,14 +301,14 @@ pub(super) fn split_csv(text: &str) -> Result<Vec<String>, ValueError> {
             fields.push(field);
             quoted
         } else {
-            let (field, after) = rest.split_at(rest.find(',').unwrap_or(rest.len()));
+            let (field, after) = rest.split_at(rest.find([',', '\n']).unwrap_or(rest.len()));
             if field.contains('"') {
                 return Err(expected());
             }
             fields.push(field.to_owned());
             after
         };
-        if after.is_empty() {
+        if after.is_empty() || after.starts_with('\n') {
             return Ok(fields);
         }
         rest = after.strip_prefix(',').ok_or_else(expected)?;

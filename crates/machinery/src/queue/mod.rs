@@ -164,6 +164,18 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         delay
     }
 
+    /// Like [`add_rate_limited`](Self::add_rate_limited) for a key whose last refusal was [counted](Self::count_refusal): the delay
+    /// follows the refusals alone. Failures without an answer reveal nothing about the key.
+    pub fn add_refused(&self, key: K) -> Duration {
+        let mut delay = Duration::ZERO;
+        self.shared.schedule(|state, now| {
+            let (woken, earned) = state.add_refused(key, now);
+            delay = earned;
+            woken
+        });
+        delay
+    }
+
     /// Counts a failure of the key and adds it after the longest backoff, which is returned.
     pub fn add_longest(&self, key: K) -> Duration {
         let mut delay = Duration::ZERO;
@@ -178,6 +190,27 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     /// rate.
     pub fn add_failed(&self, key: K, delay: Duration) {
         self.shared.schedule(|state, now| state.add_failed(key, delay, now));
+    }
+
+    /// Gives the key up after its last failure: counts that failure and adds the key after `pause`. The retry takes no token of the shared
+    /// bucket. [`forget`](Self::forget) ends this state.
+    pub fn give_up(&self, key: &K, pause: Duration) {
+        self.shared.schedule(|state, now| state.give_up(key, pause, now));
+    }
+
+    /// Counts that the key, which is in flight, was refused.
+    pub fn count_refusal(&self, key: &K) {
+        self.shared.state.lock().count_refusal(key);
+    }
+
+    /// Returns how often the key was [refused](Self::count_refusal) since it was last forgotten.
+    pub fn refusals(&self, key: &K) -> u32 {
+        self.shared.state.lock().refusals(key)
+    }
+
+    /// Whether the key was given up, and not forgotten since.
+    pub fn is_given_up(&self, key: &K) -> bool {
+        self.shared.state.lock().is_given_up(key)
     }
 
     /// Forgets the key's failures: its next one earns the shortest delay. Does not take it off the queue.

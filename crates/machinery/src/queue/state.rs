@@ -75,6 +75,10 @@ struct Slot<K> {
     /// The valid heap entry of its cooldown: until then it is not handed out, whatever adds it.
     cooldown: Option<Due>,
     failures: u32,
+    /// How many of these failures were refusals.
+    refusals: u32,
+    /// Whether it was given up after its last refusal. The next change of it begins its tries from the start.
+    given_up: bool,
     /// How often in a row it was held off.
     held_off: u32,
     /// When the first change came that nobody has taken it up for yet.
@@ -231,15 +235,25 @@ impl<K: Clone + Eq + Hash> State<K> {
 
     /// Counts a failure of the key, and adds it after the delay that this earns it, which is told too.
     pub(super) fn add_rate_limited(&mut self, key: K, now: Instant) -> (usize, Duration) {
+        self.add_after_backoff(key, |slot| slot.failures, now)
+    }
+
+    /// Like [`add_rate_limited`](Self::add_rate_limited), with the backoff of the refusals before the one that was counted last.
+    pub(super) fn add_refused(&mut self, key: K, now: Instant) -> (usize, Duration) {
+        self.add_after_backoff(key, |slot| slot.refusals.saturating_sub(1), now)
+    }
+
+    /// Counts a failure of the key and adds it after the backoff of as many failures as `before` returns.
+    fn add_after_backoff(&mut self, key: K, before: fn(&Slot<K>) -> u32, now: Instant) -> (usize, Duration) {
         if self.phase != Phase::Open {
             return (0, Duration::ZERO);
         }
         let hash = self.hasher.hash_one(&key);
         let id = self.find_or_insert(hash, key.clone());
         let Some(slot) = self.slot_mut(id) else { return (0, Duration::ZERO) };
-        let failures = slot.failures;
-        slot.failures = failures.saturating_add(1);
-        let backoff = self.config.backoff(failures);
+        let before = before(slot);
+        slot.failures = slot.failures.saturating_add(1);
+        let backoff = self.config.backoff(before);
         let takes_token = QueueConfig::takes_token(backoff);
         let delay = backoff.max(if takes_token { self.reserve(&key, now) } else { Duration::ZERO });
         (self.add_after(key, delay, now), delay)
@@ -279,11 +293,43 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.add_after(key, delay, now)
     }
 
+    /// Counts a failure of the key, notes that it is given up, and adds it after `pause`.
+    pub(super) fn give_up(&mut self, key: &K, pause: Duration, now: Instant) -> usize {
+        let woken = self.add_failed(key.clone(), pause, now);
+        if let Some(id) = self.find(self.hasher.hash_one(key), key)
+            && let Some(slot) = self.slot_mut(id)
+        {
+            slot.given_up = true;
+        }
+        woken
+    }
+
+    /// Counts that a key in flight was refused.
+    pub(super) fn count_refusal(&mut self, key: &K) {
+        if let Some(id) = self.find(self.hasher.hash_one(key), key)
+            && let Some(slot) = self.slot_mut(id)
+        {
+            slot.refusals = slot.refusals.saturating_add(1);
+        }
+    }
+
+    pub(super) fn refusals(&self, key: &K) -> u32 {
+        let id = self.find(self.hasher.hash_one(key), key);
+        id.and_then(|id| self.slot(id)).map_or(0, |slot| slot.refusals)
+    }
+
+    pub(super) fn is_given_up(&self, key: &K) -> bool {
+        let id = self.find(self.hasher.hash_one(key), key);
+        id.and_then(|id| self.slot(id)).is_some_and(|slot| slot.given_up)
+    }
+
     pub(super) fn forget(&mut self, key: &K) {
         if let Some(id) = self.find(self.hasher.hash_one(key), key)
             && let Some(slot) = self.slot_mut(id)
         {
             slot.failures = 0;
+            slot.refusals = 0;
+            slot.given_up = false;
             self.release(id);
         }
     }
@@ -579,6 +625,8 @@ impl<K: Clone + Eq + Hash> State<K> {
             due: None,
             cooldown: None,
             failures: 0,
+            refusals: 0,
+            given_up: false,
             held_off: 0,
             changed_at: None,
         });

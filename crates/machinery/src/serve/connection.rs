@@ -17,11 +17,13 @@ use hyper_util::server::conn::auto;
 use rustls::ServerConfig;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::answers::AnswerBody;
 use super::authn::ClientCerts;
@@ -39,6 +41,8 @@ pub(super) struct Connection {
     pub(super) limits: Limits,
     pub(super) max_streams: u32,
     pub(super) seat: Seat,
+    /// Where the handshake is carried out; `None` for the thread of the port.
+    pub(super) handshakes: Option<Handle>,
 }
 
 /// The address of a connection's client, in the extensions of each of its requests.
@@ -74,8 +78,8 @@ struct Attended {
 
 async fn attend(connection: Connection, shutdown: CancellationToken) {
     let peer = connection.peer;
-    let Connection { stream, tls, chain, limits, max_streams, seat, .. } = connection;
-    let handshake = timeout(limits.handshake, shake_hands(stream, tls));
+    let Connection { stream, tls, chain, limits, max_streams, seat, handshakes, .. } = connection;
+    let handshake = timeout(limits.handshake, carry_out(shake_hands(stream, tls), handshakes));
     let stream = tokio::select! {
         biased;
         () = shutdown.cancelled() => return,
@@ -89,6 +93,19 @@ async fn attend(connection: Connection, shutdown: CancellationToken) {
     let chain = Attended { chain, peer: PeerAddress(peer) };
     if let Err(error) = carry(stream, chain, limits, max_streams, seat, shutdown).await {
         tracing::debug!(%peer, %error, "connection ended in an error");
+    }
+}
+
+/// Carries out a handshake elsewhere, if a place is given. Dropping the future aborts the handshake.
+async fn carry_out<T: Send + 'static>(
+    handshake: impl Future<Output = std::io::Result<T>> + Send + 'static,
+    place: Option<Handle>,
+) -> std::io::Result<T> {
+    match place {
+        Some(place) => {
+            AbortOnDropHandle::new(place.spawn(handshake)).await.map_err(std::io::Error::other).flatten()
+        }
+        None => handshake.await,
     }
 }
 

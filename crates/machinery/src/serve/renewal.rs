@@ -75,7 +75,11 @@ impl Renewal {
         let chain = CertificateDer::pem_slice_iter(cert.as_bytes()).collect::<Result<_, _>>();
         let chain = chain.map_err(|error| ServeError::SelfSigned(error.to_string()))?;
         let path = files.cert.display();
-        match tls::replace_cert(files, &cert).await {
+        let replaced = match check_own_pair(files, &old, provider).await {
+            Ok(()) => tls::replace_cert(files, &cert).await,
+            Err(error) => Err(error),
+        };
+        match replaced {
             Ok(()) => tracing::info!(%path, "Renewed the self-signed serving certificate"),
             // Clients that trust the CA in the file would refuse a certificate that exists in this process alone.
             Err(error) if is_valid(leaf, now) => {
@@ -86,7 +90,7 @@ impl Renewal {
             }
             Err(error) => tracing::warn!(
                 %path, %error,
-                "Failed to write the renewed serving certificate; the old one has expired, so serving the new one until the process ends"
+                "The serving certificate in --cert-dir has expired and was not replaced; serving a new one from memory"
             ),
         }
         self.has_failed.store(false, Ordering::Relaxed);
@@ -96,21 +100,42 @@ impl Renewal {
     }
 }
 
+/// Reads the files, which must have a self-made certificate and the key that is served. An operator replaces the files one at a time, so a
+/// half-replaced pair must not be overwritten.
+async fn check_own_pair(
+    files: &CertFiles,
+    served: &CertifiedKey,
+    provider: &CryptoProvider,
+) -> std::io::Result<()> {
+    let (cert, key) = (tokio::fs::read(&files.cert).await?, tokio::fs::read(&files.key).await?);
+    let held = tls::certified_key(&cert, &key, provider).map_err(std::io::Error::other)?;
+    if tls::is_self_made(&held.cert) && held.key.public_key() == served.key.public_key() {
+        Ok(())
+    } else {
+        Err(std::io::Error::other("the files have another certificate than the one that is served"))
+    }
+}
+
 /// The CA of a chain in PEM, if it is self-signed.
 fn authority(chain: &[u8]) -> Option<String> {
     std::str::from_utf8(chain).ok().and_then(tls::authority_of)
 }
 
-/// Whether a certificate has not expired.
+/// Whether a certificate is valid now.
 fn is_valid(leaf: &CertificateDer<'_>, now: Timestamp) -> bool {
-    X509Certificate::from_der(leaf)
-        .is_ok_and(|(_, leaf)| leaf.validity().not_after.timestamp() > now.as_second())
+    let now = now.as_second();
+    X509Certificate::from_der(leaf).is_ok_and(|(_, leaf)| {
+        let validity = leaf.validity();
+        (validity.not_before.timestamp()..validity.not_after.timestamp()).contains(&now)
+    })
 }
 
-/// Whether 80 percent of a certificate's time are over.
+/// Whether 80 percent of a certificate's time are over. A certificate whose time has not begun is served as it is, as by
+/// kube-controller-manager: nobody can tell which clock was wrong.
 fn is_due(leaf: &CertificateDer<'_>, now: Timestamp) -> bool {
     let Ok((_, leaf)) = X509Certificate::from_der(leaf) else { return false };
     let validity = leaf.validity();
     let (begin, end) = (validity.not_before.timestamp(), validity.not_after.timestamp());
-    now.as_second().saturating_sub(begin).saturating_mul(5) >= end.saturating_sub(begin).saturating_mul(4)
+    let now = now.as_second();
+    now.saturating_sub(begin).saturating_mul(5) >= end.saturating_sub(begin).saturating_mul(4)
 }

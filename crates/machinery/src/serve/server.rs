@@ -1,5 +1,6 @@
 //! The port itself: set up by [`SecureServer::bind`], served by [`SecureServer::run`].
 
+use std::cell::OnceCell;
 use std::convert::Infallible;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -9,6 +10,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use rustls::crypto::CryptoProvider;
 use tokio::net::{TcpListener, TcpSocket};
+use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -29,10 +31,13 @@ use super::router::Router;
 use super::seats::Seats;
 use super::signed::{ServingSigner, SignedRenewal};
 use super::tls::{self, CertFiles, CertStore, SelfSigned, Tls};
+use crate::environment::{Aside, Threads};
 use crate::latest;
 use crate::model::clock::SharedClock;
 
 const BACKLOG: u32 = 1024;
+/// The name of the thread for slow handshakes.
+const HANDSHAKES: &str = "coxswain-tls";
 /// Streams on one HTTP/2 connection when no flag says how many.
 const HTTP2_STREAMS: u32 = 100;
 
@@ -154,6 +159,12 @@ impl SecureServer {
         Arc::clone(&self.chain.authorizer)
     }
 
+    /// Replaces the default certificate, for tests.
+    #[cfg(test)]
+    pub(super) fn replace_certificate(&self, key: rustls::sign::CertifiedKey) {
+        self.tls.certs.replace(0, key);
+    }
+
     /// Looks for rotated files at once, for tests that do not wait a minute.
     #[cfg(test)]
     pub(super) fn reload(
@@ -198,6 +209,30 @@ async fn keep_reloading(reloader: &Reloader, tls: &Tls, options: &ServeOptions) 
     }
 }
 
+/// The thread of handshakes in which a key signs slowly. It starts with the first of them.
+///
+/// rustls signs within the call that reads the client's first message, so on the thread of the port such a handshake, which anybody can
+/// begin, would delay every request and every other handshake.
+#[derive(Default)]
+struct Handshakes(OnceCell<Option<Aside>>);
+
+impl Handshakes {
+    /// Returns where to carry out a handshake; `None` for the thread of the port.
+    fn place(&self, certs: &CertStore) -> Option<Handle> {
+        if !certs.signs_slowly() {
+            return None;
+        }
+        let aside = self.0.get_or_init(|| match Threads::Own.one(HANDSHAKES) {
+            Ok(aside) => Some(aside),
+            Err(error) => {
+                tracing::warn!(%error, "Cannot start a thread for handshakes; the thread of the port signs them");
+                None
+            }
+        });
+        aside.as_ref().map(|aside| aside.handle().clone())
+    }
+}
+
 /// Takes connections until `shutdown`, and hands over those that still live.
 async fn accept(
     listener: TcpListener,
@@ -208,6 +243,7 @@ async fn accept(
 ) -> JoinSet<()> {
     let mut connections = JoinSet::new();
     let seats = Seats::new(&options.limits);
+    let handshakes = Handshakes::default();
     let max_streams = if options.http2_max_streams == 0 { HTTP2_STREAMS } else { options.http2_max_streams };
     loop {
         tokio::select! {
@@ -232,6 +268,7 @@ async fn accept(
                         limits: options.limits,
                         max_streams,
                         seat,
+                        handshakes: handshakes.place(&tls.certs),
                     };
                     connections.spawn(serve(connection, shutdown.clone()));
                 }

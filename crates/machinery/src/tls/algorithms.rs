@@ -10,7 +10,8 @@ use ring::signature::{
     RSA_PKCS1_2048_8192_SHA384, RSA_PSS_2048_8192_SHA256, RSA_PSS_2048_8192_SHA384, RSA_PSS_2048_8192_SHA512,
     RsaParameters, UnparsedPublicKey,
 };
-use rsa::pkcs1::DecodeRsaPublicKey as _;
+use rsa::pkcs1::{DecodeRsaPublicKey as _, RsaPublicKeyRef};
+use rsa::pkcs8::der::Decode as _;
 use rsa::sha2::{Sha256, Sha384, Sha512};
 use rsa::traits::PublicKeyParts as _;
 use rustls::SignatureScheme;
@@ -24,6 +25,10 @@ use webpki::ring::{
 
 /// The smallest RSA key, in bits, whose signatures ring verifies in all forms.
 const RING_MIN_BITS: u32 = 2048;
+/// The smallest RSA key, in bits, whose signatures Go verifies.
+const MIN_RSA_BITS: usize = 1024;
+/// The longest exponent of an RSA key, in bits, with which Go verifies.
+const MAX_EXPONENT_BITS: usize = 31;
 
 /// The `AlgorithmIdentifier` of keys on P-224, without its tag and length: id-ecPublicKey and secp224r1.
 const ECDSA_P224: AlgorithmIdentifier = AlgorithmIdentifier::from_slice(&[
@@ -81,6 +86,46 @@ macro_rules! ecdsa {
     };
 }
 
+/// Whether Go verifies signatures by an RSA key, a `RSAPublicKey` in DER. ring rounds the size of a key up to bytes and allows longer
+/// exponents. ring's upper bound of the size counts.
+pub fn is_rsa_key_of_go(public_key: &[u8]) -> bool {
+    RsaPublicKeyRef::from_der(public_key).is_ok_and(|key| {
+        bit_length(key.modulus.as_bytes()) >= MIN_RSA_BITS
+            && bit_length(key.public_exponent.as_bytes()) <= MAX_EXPONENT_BITS
+    })
+}
+
+/// Returns the length of a number without leading zero bytes.
+pub(super) fn bit_length(number: &[u8]) -> usize {
+    number.first().map_or(0, |first| 8 * number.len() - first.leading_zeros() as usize)
+}
+
+/// RSA with padding of PKCS #1 1.5 and parameters that are absent, for keys that Go allows.
+#[derive(Debug)]
+struct WithoutParameters(Algorithm);
+
+impl SignatureVerificationAlgorithm for WithoutParameters {
+    fn verify_signature(
+        &self,
+        public_key: &[u8],
+        message: &[u8],
+        signature: &[u8],
+    ) -> Result<(), InvalidSignature> {
+        if !is_rsa_key_of_go(public_key) {
+            return Err(InvalidSignature);
+        }
+        self.0.verify_signature(public_key, message, signature)
+    }
+
+    fn public_key_alg_id(&self) -> AlgorithmIdentifier {
+        self.0.public_key_alg_id()
+    }
+
+    fn signature_alg_id(&self) -> AlgorithmIdentifier {
+        self.0.signature_alg_id()
+    }
+}
+
 /// RSA by keys from 1024 bits, the shortest that Go allows. rustls has 2048 and more.
 #[derive(Debug)]
 struct Rsa {
@@ -97,6 +142,9 @@ impl SignatureVerificationAlgorithm for Rsa {
         message: &[u8],
         signature: &[u8],
     ) -> Result<(), InvalidSignature> {
+        if !is_rsa_key_of_go(public_key) {
+            return Err(InvalidSignature);
+        }
         if UnparsedPublicKey::new(self.by_ring, public_key).verify(message, signature).is_ok() {
             return Ok(());
         }
@@ -180,9 +228,9 @@ pub(super) static SUPPORTED: WebPkiSupportedAlgorithms = WebPkiSupportedAlgorith
         RSA_PKCS1_SHA256,
         RSA_PKCS1_SHA384,
         RSA_PKCS1_SHA512,
-        RSA_PKCS1_2048_8192_SHA256_ABSENT_PARAMS,
-        RSA_PKCS1_2048_8192_SHA384_ABSENT_PARAMS,
-        RSA_PKCS1_2048_8192_SHA512_ABSENT_PARAMS,
+        &WithoutParameters(RSA_PKCS1_2048_8192_SHA256_ABSENT_PARAMS),
+        &WithoutParameters(RSA_PKCS1_2048_8192_SHA384_ABSENT_PARAMS),
+        &WithoutParameters(RSA_PKCS1_2048_8192_SHA512_ABSENT_PARAMS),
     ],
     mapping: &[
         // TLS 1.3 uses the first curve of each, TLS 1.2 any.

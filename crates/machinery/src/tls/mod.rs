@@ -17,8 +17,9 @@ use std::sync::{Arc, LazyLock};
 
 use rustls::crypto::CryptoProvider;
 
+pub use algorithms::is_rsa_key_of_go;
 pub use handshake::{verify_tls12_signature, verify_tls13_signature};
-pub use keys::{KeyError, TLS_KEYS, certified_key, signing_key};
+pub use keys::{KeyError, TLS_KEYS, certified_key, signing_key, signs_slowly};
 pub use roots::{Purpose, RootError, Roots};
 pub use server::ServerVerifier;
 
@@ -45,5 +46,7 @@ pub fn install() {
 pub mod cases;
 #[cfg(any(test, feature = "testing"))]
 pub mod key_cases;
+#[cfg(test)]
+pub mod slow_key;
 #[cfg(test)]
 mod tests;

@@ -17,6 +17,12 @@ use super::{Field, Source};
 
 const SECONDS_PER_DAY: i64 = 86_400;
 
+/// The seconds of Go's zero time.
+const UNSET_SECONDS: i64 = -62_135_596_800;
+
+/// Digits of a second in the text of a `MicroTime`.
+const MICRO_DIGITS: usize = 6;
+
 /// A wall-clock time that somebody wrote into an object, without a limit of the calendar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WallTime {
@@ -30,6 +36,12 @@ pub struct WallTime {
 #[error("{0:?} is no time by RFC 3339")]
 pub struct MalformedTime(String);
 
+impl MalformedTime {
+    fn new(text: &str) -> Self {
+        Self(text.chars().take(64).collect())
+    }
+}
+
 impl WallTime {
     /// Creates the time of a protobuf `Time` or `MicroTime`: seconds since 1970 and nanoseconds. Nanoseconds of any number and
     /// sign are carried over into the seconds.
@@ -40,6 +52,21 @@ impl WallTime {
             seconds: seconds.saturating_add(carried),
             nanoseconds: nanoseconds.rem_euclid(SECOND).unsigned_abs(),
         }
+    }
+
+    /// Reads a `MicroTime`, whose fraction has exactly six digits.
+    ///
+    /// # Errors
+    /// The API server refuses the text.
+    pub fn parse_micro(text: &str) -> Result<Self, MalformedTime> {
+        let fraction = text.split(['.', ',']).nth(1).unwrap_or_default();
+        let digits = fraction.bytes().take_while(u8::is_ascii_digit).count();
+        if digits == MICRO_DIGITS { text.parse() } else { Err(MalformedTime::new(text)) }
+    }
+
+    /// Whether it is the first second of the year 1, which Go and the API server treat as unset.
+    pub fn is_unset(self) -> bool {
+        self == Self { seconds: UNSET_SECONDS, nanoseconds: 0 }
     }
 
     /// Seconds since 1970.
@@ -68,7 +95,7 @@ impl FromStr for WallTime {
     /// Reads RFC 3339 as the API server does: capitals, all parts, one or two digits of the hour, a fraction of any length after
     /// a dot or a comma, offsets up to 24 hours and 60 minutes, and no leap seconds.
     fn from_str(text: &str) -> Result<Self, MalformedTime> {
-        parse(text.as_bytes()).ok_or_else(|| MalformedTime(text.chars().take(64).collect()))
+        parse(text.as_bytes()).ok_or_else(|| MalformedTime::new(text))
     }
 }
 
@@ -265,6 +292,9 @@ impl Field for Option<Time> {
         }
     }
 }
+
+#[cfg(test)]
+mod differential;
 
 #[cfg(test)]
 mod tests {

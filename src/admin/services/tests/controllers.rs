@@ -549,6 +549,24 @@ async fn a_watch_sends_counts_if_asked() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn stream_with_counts_every_second_receives_counts_every_second() {
+    // Ticks lie between the milliseconds at which timers fire.
+    tokio::time::advance(Duration::from_micros(400)).await;
+    let bench = Bench::new().await;
+    tokio::time::advance(Duration::from_micros(400)).await;
+    let request = proto::WatchControllersRequest { counts_interval: Some(seconds(1)), ..Default::default() };
+    let mut stream = bench.controllers().watch_controllers(jane(request)).await.unwrap().into_inner();
+    stream.message().await.unwrap().unwrap();
+    let begin = tokio::time::Instant::now();
+    for depth in 1..=10 {
+        bench.manager.state.lock().controller("deployment-controller").counts.depth = depth;
+        stream.message().await.unwrap().unwrap();
+    }
+    let took = begin.elapsed();
+    assert!((9..=12).contains(&took.as_secs()), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn streams_of_controllers_share_one_computation_per_tick() {
     let bench = Bench::new().await;
     let mut client = bench.controllers();

@@ -11,6 +11,8 @@ use apiserver_model::{Deletion, Place};
 const GARBAGE: &str = "garbage-collector-controller";
 const NAMESPACE: &str = "namespace-controller";
 const VERSIONS: &str = "storageversion-garbage-collector-controller";
+const MIGRATOR: &str = "storage-version-migrator-controller";
+const MIGRATES: &[&str] = &["--feature-gates=StorageVersionMigrator=true"];
 
 pub(super) static ROWS: &[Row] = &[
     row("clusterrole-aggregation-controller", "patch clusterroles.rbac.authorization.k8s.io", |seeder| {
@@ -21,24 +23,28 @@ pub(super) static ROWS: &[Row] = &[
         let selectors = json!([{ "matchLabels": { "part-of": tag } }]);
         seeder.make("clusterroles", json!({ "aggregationRule": { "clusterRoleSelectors": selectors } }));
     }),
+    row(GARBAGE, "delete configmaps", |seeder| {
+        owned_map(seeder, &[("gone", "00000000-0000-4000-8000-000000000000")]);
+    }),
     Row {
-        // The controller decides a refused write once more, from a live read.
+        // A patch that is refused as invalid is decided once more from a live read, because its tests may have failed.
         writes_per_pass: 2,
-        ..row(GARBAGE, "delete configmaps", |seeder| {
-            owned_map(seeder, &[("gone", "00000000-0000-4000-8000-000000000000")]);
+        ..row(GARBAGE, "patch configmaps", |seeder| {
+            let owner = seeder.make("secrets", json!({ "metadata": { "name": "there" } }));
+            let uid = owner["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+            owned_map(seeder, &[("gone", "00000000-0000-4000-8000-000000000000"), ("there", uid.as_str())]);
         })
     },
-    row(GARBAGE, "patch configmaps", |seeder| {
-        let owner = seeder.make("secrets", json!({ "metadata": { "name": "there" } }));
-        let uid = owner["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-        owned_map(seeder, &[("gone", "00000000-0000-4000-8000-000000000000"), ("there", uid.as_str())]);
-    }),
     ends(row(NAMESPACE, "update namespaces/finalize", ending_namespace)),
-    ends(row(NAMESPACE, "update namespaces/status", |seeder| {
-        let metadata = json!({ "finalizers": ["matrix.test/held"] });
-        seeder.make("configmaps", json!({ "metadata": metadata }));
-        ending_namespace(seeder);
-    })),
+    Row {
+        // Objects with finalizers are looked for again after half of 15 seconds, as by kube-controller-manager.
+        period: Duration::from_secs(8),
+        ..ends(row(NAMESPACE, "update namespaces/status", |seeder| {
+            let metadata = json!({ "finalizers": ["matrix.test/held"] });
+            seeder.make("configmaps", json!({ "metadata": metadata }));
+            ending_namespace(seeder);
+        }))
+    },
     ends(row(NAMESPACE, "deletecollection pods", |seeder| {
         seeder.make("pods", template());
         ending_namespace(seeder);
@@ -48,12 +54,52 @@ pub(super) static ROWS: &[Row] = &[
         ending_namespace(seeder);
     })),
     Row {
-        // A quota is counted once more five seconds after its status was written, beside the change of an object.
-        period: Duration::from_secs(5),
+        unsupported: Some("deletecollection configmaps"),
+        ..ends(row(NAMESPACE, "delete configmaps", |seeder| {
+            seeder.make("configmaps", json!({}));
+            ending_namespace(seeder);
+        }))
+    },
+    Row {
+        // Each quota is reconciled every five minutes. Two queues have it, each with a backoff of its own.
+        period: Duration::from_mins(5),
         writes_per_pass: 2,
         ..row("resourcequota-controller", "update resourcequotas/status", |seeder| {
             seeder.make("resourcequotas", json!({ "spec": { "hard": { "configmaps": "3" } } }));
             seeder.make("configmaps", json!({}));
+        })
+    },
+    Row {
+        flags: MIGRATES,
+        world: |seeder| migration(seeder, "", "configmaps"),
+        ..row(MIGRATOR, "patch configmaps", |seeder| {
+            seeder.make("configmaps", json!({}));
+        })
+    },
+    Row {
+        flags: MIGRATES,
+        single: true,
+        ..row(MIGRATOR, "update storageversionmigrations.storagemigration.k8s.io/status", |seeder| {
+            migration(seeder, "", "configmaps");
+        })
+    },
+    Row {
+        flags: MIGRATES,
+        single: true,
+        ..row(MIGRATOR, "patch customresourcedefinitions.apiextensions.k8s.io/status", |seeder| {
+            let metadata = json!({ "name": "things.matrix.test" });
+            let version = json!({ "name": "v1", "served": true, "storage": true });
+            let names = json!({ "plural": "things", "kind": "Thing" });
+            let spec = json!({
+                "group": "matrix.test", "names": names, "scope": "Namespaced", "versions": [version],
+            });
+            let definition = json!({ "metadata": metadata, "spec": spec });
+            seeder.make_with_status(
+                "customresourcedefinitions",
+                definition,
+                json!({ "storedVersions": ["v1"] }),
+            );
+            migration(seeder, "matrix.test", "things");
         })
     },
     Row {
@@ -115,6 +161,12 @@ fn ending_namespace(seeder: &mut Seeder<'_>) {
         seeder.make("namespaces", json!({}));
     }
     seeder.model.delete("user", &place, &Deletion::default()).expect("the namespace is there");
+}
+
+/// Asks for a migration of a resource.
+fn migration(seeder: &mut Seeder<'_>, group: &str, resource: &str) {
+    let spec = json!({ "resource": { "group": group, "resource": resource } });
+    seeder.make("storageversionmigrations", json!({ "spec": spec }));
 }
 
 /// The objects that these API servers store.

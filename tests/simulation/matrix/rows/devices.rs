@@ -6,6 +6,7 @@ use jiff::SignedDuration;
 use serde_json::{Value as Json, json};
 
 use super::{Row, row};
+use crate::matrix::fault::Fault;
 use crate::matrix::seeder::{Seeder, owner, template};
 
 const CLAIMS: &str = "resourceclaim-controller";
@@ -19,9 +20,16 @@ const STAYS: Option<&str> = Some(
 const RULE_RESTS: Duration = Duration::from_secs(10);
 
 pub(super) static ROWS: &[Row] = &[
-    // Five passes follow each other until the claim is found, each of which creates one.
-    Row { undone_per_pass: 5, ..row(CLAIMS, "create resourceclaims.resource.k8s.io", templated) },
+    row(CLAIMS, "create resourceclaims.resource.k8s.io", templated),
     row(CLAIMS, "patch pods/status", templated),
+    Row {
+        flags: &["--feature-gates=GenericWorkload=true,DRAWorkloadResourceClaims=true"],
+        ..row(CLAIMS, "patch podgroups.scheduling.k8s.io/status", |seeder| {
+            seeder.make("resourceclaimtemplates", json!({ "spec": { "spec": wanted() } }));
+            let claims = json!([{ "name": "gpu", "resourceClaimTemplateName": seeder.tag }]);
+            seeder.make("podgroups", json!({ "spec": { "resourceClaims": claims } }));
+        })
+    },
     Row {
         may_stay: STAYS,
         ..row(CLAIMS, "update resourceclaims.resource.k8s.io/status", |seeder| _ = unused(seeder))
@@ -41,7 +49,11 @@ pub(super) static ROWS: &[Row] = &[
         });
         seeder.make("resourceclaims", json!({ "metadata": metadata, "spec": wanted() }));
     }),
-    row(TAINTS, "delete pods", tainted),
+    Row {
+        // The answer means that another Pod has the name. That one is not to be evicted.
+        without: &[Fault::Conflict],
+        ..row(TAINTS, "delete pods", tainted)
+    },
     row(TAINTS, "patch pods/status", tainted),
     Row {
         period: RULE_RESTS,

@@ -19,8 +19,6 @@ const LEGACY: &str = "legacy-serviceaccount-token-cleaner-controller";
 const PUBLISHER: &str = "root-ca-certificate-publisher-controller";
 const TOKENS: &str = "serviceaccount-token-controller";
 const TOKEN_TYPE: &str = "kubernetes.io/service-account-token";
-/// Eleven tries take five seconds, and begin again while the server cannot answer. To do: the backoff must go on growing.
-const TOKEN_SERIES: u64 = 40;
 /// The age of objects that were made long ago.
 const OLD: SignedDuration = SignedDuration::from_hours(90 * 24);
 const DAY: Duration = Duration::from_hours(24);
@@ -135,7 +133,6 @@ pub(super) static ROWS: &[Row] = &[
     row("serviceaccount-controller", "create serviceaccounts", namespace),
     Row {
         files: true,
-        series: TOKEN_SERIES,
         ..row(TOKENS, "update secrets", |seeder| {
             seeder.make("serviceaccounts", json!({}));
             let uid = json!("");
@@ -144,7 +141,6 @@ pub(super) static ROWS: &[Row] = &[
     },
     Row {
         files: true,
-        series: TOKEN_SERIES,
         ..row(TOKENS, "delete secrets", |seeder| {
             let uid = json!("00000000-0000-4000-8000-000000000000");
             token(seeder, &uid);
@@ -157,7 +153,6 @@ pub(super) static ROWS: &[Row] = &[
             let how = Deletion::default();
             seeder.model.delete("user", &secret, &how).expect("the Secret is there");
         },
-        series: TOKEN_SERIES,
         ..row(TOKENS, "update serviceaccounts", |seeder| {
             let secrets = json!([{ "name": seeder.tag }]);
             let account = seeder.make("serviceaccounts", json!({ "secrets": secrets }));

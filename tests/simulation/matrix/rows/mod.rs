@@ -10,12 +10,12 @@ mod api;
 mod devices;
 mod identity;
 mod network;
+mod never;
 mod nodes;
-mod other;
 mod storage;
 mod workloads;
 
-pub(super) use other::{NEVER_SENT, TO_DO, UNSETTLED};
+pub(super) use never::NEVER_SENT;
 
 /// A write of a controller.
 #[derive(Clone, Copy)]
@@ -41,16 +41,16 @@ pub(crate) struct Row {
     pub(super) starts_after: Duration,
     /// How often one pass may send the write for one set of objects.
     pub(super) writes_per_pass: u64,
-    /// How often the backoff may begin again while the server cannot answer.
-    pub(super) series: u64,
-    /// The same where a webhook undoes what is written.
-    pub(super) undone_per_pass: u64,
+    /// A write that the API server does not support (405), whatever it is for.
+    pub(super) unsupported: Option<&'static str>,
     /// Reads of one set of objects that one try may take.
     pub(super) reads_per_try: u64,
     /// How many requests that time out another object may wait for, where one worker takes all.
     pub(super) timeouts: u32,
     /// Answers after which nothing is sent again before the object changes.
     pub(super) waits_for_change: &'static [Wait],
+    /// Answers after which an object is deleted and created again.
+    pub(super) recreates: &'static [Wait],
     /// Why the victim may stay as it is for good, as under kube-controller-manager.
     pub(super) may_stay: Option<&'static str>,
     /// Answers that this write cannot get.
@@ -58,11 +58,6 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Whether it is the row of this write of this controller.
-    pub(super) fn is(&self, controller: &str, write: &str) -> bool {
-        self.controller == controller && self.write == write
-    }
-
     /// Returns the tags of its sets of objects.
     pub(super) fn tags(&self) -> impl Iterator<Item = &'static str> + use<> {
         let single = self.single;
@@ -70,10 +65,17 @@ impl Row {
     }
 }
 
-/// Answers after which a controller waits for a change, with the reason.
+/// Answers with a setting of their own, and the reason.
 pub(super) struct Wait {
     pub(super) answers: &'static [Fault],
     pub(super) reason: &'static str,
+}
+
+impl Wait {
+    /// Whether one of these is for an answer.
+    pub(super) fn is_for(waits: &[Self], fault: Fault) -> bool {
+        waits.iter().any(|wait| wait.answers.contains(&fault))
+    }
 }
 
 const fn row(controller: &'static str, write: &'static str, seed: fn(&mut Seeder<'_>)) -> Row {
@@ -89,11 +91,11 @@ const fn row(controller: &'static str, write: &'static str, seed: fn(&mut Seeder
         period: Duration::ZERO,
         starts_after: Duration::ZERO,
         writes_per_pass: 1,
-        series: 2,
-        undone_per_pass: 1,
+        unsupported: None,
         reads_per_try: 8,
         timeouts: 1,
         waits_for_change: &[],
+        recreates: &[],
         may_stay: None,
         without: &[],
     }

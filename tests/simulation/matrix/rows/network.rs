@@ -17,7 +17,7 @@ pub(super) static ROWS: &[Row] = &[
         served(seeder);
         endpoints(seeder);
     }),
-    row(ENDPOINTS, "delete endpoints", endpoints),
+    row(ENDPOINTS, "delete endpoints", |seeder| _ = endpoints(seeder)),
     row(SLICES, "create endpointslices.discovery.k8s.io", |seeder| _ = served(seeder)),
     row(SLICES, "update endpointslices.discovery.k8s.io", |seeder| {
         let service = served(seeder);
@@ -33,8 +33,10 @@ pub(super) static ROWS: &[Row] = &[
     }),
     row(MIRRORING, "update endpointslices.discovery.k8s.io", |seeder| {
         service(seeder, &Json::Null);
-        endpoints(seeder);
-        slice(seeder, "endpointslicemirroring-controller.k8s.io", "IPv4", &Json::Null);
+        let endpoints = endpoints(seeder);
+        // A slice of another owner would be deleted, and a new one created.
+        let owner = owner("v1", "Endpoints", &endpoints);
+        slice(seeder, "endpointslicemirroring-controller.k8s.io", "IPv4", &owner);
     }),
     row(MIRRORING, "delete endpointslices.discovery.k8s.io", |seeder| {
         service(seeder, &Json::Null);
@@ -68,11 +70,11 @@ fn served(seeder: &mut Seeder<'_>) -> Json {
 }
 
 /// Endpoints that someone else has written.
-fn endpoints(seeder: &mut Seeder<'_>) {
+fn endpoints(seeder: &mut Seeder<'_>) -> Json {
     let subset = json!({
         "addresses": [{ "ip": "10.9.9.9" }], "ports": [{ "port": 9, "protocol": "TCP" }],
     });
-    seeder.make("endpoints", json!({ "subsets": [subset] }));
+    seeder.make("endpoints", json!({ "subsets": [subset] }))
 }
 
 /// A slice with an address that is no longer served.

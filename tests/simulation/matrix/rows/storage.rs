@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
-use super::{Row, row};
+use super::{Row, Wait, row};
+use crate::matrix::fault::Fault;
 use crate::matrix::seeder::{DRIVER, Seeder, attachment_name, template};
 
 const BINDER: &str = "persistentvolume-binder-controller";
@@ -38,12 +39,27 @@ pub(super) static ROWS: &[Row] = &[
         let attachment = json!({ "metadata": metadata, "spec": spec });
         seeder.make_with_status("volumeattachments", attachment, json!({ "attached": true }));
     }),
-    binds(row(BINDER, "update persistentvolumes", unbound)),
+    Row {
+        // A try sends the link twice at most.
+        writes_per_pass: 2,
+        ..binds(row(BINDER, "update persistentvolumes", unbound))
+    },
     binds(row(BINDER, "update persistentvolumes/status", unbound)),
     binds(row(BINDER, "update persistentvolumeclaims", unbound)),
     binds(row(BINDER, "update persistentvolumeclaims/status", unbound)),
-    binds(row(BINDER, "create pods", |seeder| _ = recycled(seeder))),
-    binds(row(BINDER, "delete pods", |seeder| _ = recycled(seeder))),
+    Row {
+        recreates: &[Wait {
+            answers: &[Fault::TimeoutAfter],
+            // See the behavior page `volume-plugins.md`, "Recycle".
+            reason: "a Pod of that name that is not known is deleted before another one is created",
+        }],
+        ..binds(row(BINDER, "create pods", |seeder| _ = recycled(seeder)))
+    },
+    Row {
+        // The answer means that another Pod has the name. That one is not the controller's to delete.
+        without: &[Fault::Conflict],
+        ..binds(row(BINDER, "delete pods", |seeder| _ = recycled(seeder)))
+    },
     binds(row(BINDER, "delete persistentvolumes", |seeder| {
         // There is no such directory.
         let path = format!("/tmp/coxswain-matrix/{}", seeder.tag);
@@ -81,8 +97,7 @@ pub(super) static ROWS: &[Row] = &[
 
 /// A row of the binder, which looks at everything every 15 seconds.
 const fn binds(row: Row) -> Row {
-    // Five passes follow each other where a write is to show in the next one.
-    Row { period: Duration::from_secs(15), undone_per_pass: 5, ..row }
+    Row { period: Duration::from_secs(15), ..row }
 }
 
 /// A claim of the tag's class for this volume.

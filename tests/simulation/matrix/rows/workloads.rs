@@ -5,7 +5,8 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use serde_json::{Value as Json, json};
 
-use super::{Row, row};
+use super::{Row, Wait, row};
+use crate::matrix::fault::Fault;
 use crate::matrix::seeder::{Seeder, owner, selector, template};
 use apiserver_model::metrics::Reading;
 
@@ -50,7 +51,11 @@ pub(super) static ROWS: &[Row] = &[
         replication(seeder, 1);
         pod(seeder, "a", &Json::Null);
     }),
-    row(DEPLOYMENT, "create replicasets.apps", |seeder| _ = deployment(seeder)),
+    Row {
+        // Four names are tried where a webhook removes the owner of what is created.
+        writes_per_pass: 2,
+        ..row(DEPLOYMENT, "create replicasets.apps", |seeder| _ = deployment(seeder))
+    },
     row(DEPLOYMENT, "update deployments.apps/status", |seeder| _ = deployment(seeder)),
     row(DEPLOYMENT, "update deployments.apps", |seeder| {
         let deployment = deployment(seeder);
@@ -95,7 +100,11 @@ pub(super) static ROWS: &[Row] = &[
     }),
     row(STATEFUL_SET, "create pods", |seeder| _ = stateful_set(seeder, 1)),
     row(STATEFUL_SET, "update statefulsets.apps/status", |seeder| _ = stateful_set(seeder, 1)),
-    row(STATEFUL_SET, "create controllerrevisions.apps", |seeder| _ = stateful_set(seeder, 1)),
+    Row {
+        // A name that is taken is followed by the next one, for five names in a try.
+        writes_per_pass: 5,
+        ..row(STATEFUL_SET, "create controllerrevisions.apps", |seeder| _ = stateful_set(seeder, 1))
+    },
     row(STATEFUL_SET, "create persistentvolumeclaims", |seeder| _ = stateful_set_with_claims(seeder)),
     row(STATEFUL_SET, "update persistentvolumeclaims", |seeder| {
         stateful_set_with_claims(seeder);
@@ -135,24 +144,39 @@ pub(super) static ROWS: &[Row] = &[
     Row { flags: GANGS, ..row(JOB, "create podgroups.scheduling.k8s.io", |seeder| _ = gang(seeder)) },
     row(CRON_JOB, "create jobs.batch", |seeder| _ = cron_job(seeder)),
     row(CRON_JOB, "update cronjobs.batch/status", |seeder| _ = cron_job(seeder)),
-    row(CRON_JOB, "delete jobs.batch", |seeder| {
-        let cron_job = cron_job(seeder);
-        let ended = seeder.ago(SignedDuration::from_hours(2));
-        let job = json!({
-            "metadata": {
-                "name": format!("{}-old", seeder.tag), "ownerReferences": owner("batch/v1", "CronJob", &cron_job),
-            },
-            "spec": { "template": once() },
-        });
-        let status = json!({
-            "startTime": ended, "completionTime": ended, "succeeded": 1,
-            "conditions": [{ "type": "Complete", "status": "True", "lastTransitionTime": ended }],
-        });
-        seeder.make_with_status("jobs", job, status);
-    }),
     Row {
-        // A refused status is written once more, closed.
+        waits_for_change: &[Wait {
+            answers: &[
+                Fault::Forbidden,
+                Fault::Invalid,
+                Fault::TooManyRequests,
+                Fault::InternalError,
+                Fault::Unavailable,
+                Fault::TimeoutBefore,
+            ],
+            // See the behavior page `cronjob.md`, "History".
+            reason: "a finished Job that could not be deleted is deleted by the next pass",
+        }],
+        ..row(CRON_JOB, "delete jobs.batch", |seeder| {
+            let cron_job = cron_job(seeder);
+            let ended = seeder.ago(SignedDuration::from_hours(2));
+            let job = json!({
+                "metadata": {
+                    "name": format!("{}-old", seeder.tag), "ownerReferences": owner("batch/v1", "CronJob", &cron_job),
+                },
+                "spec": { "template": once() },
+            });
+            let status = json!({
+                "startTime": ended, "completionTime": ended, "succeeded": 1,
+                "conditions": [{ "type": "Complete", "status": "True", "lastTransitionTime": ended }],
+            });
+            seeder.make_with_status("jobs", job, status);
+        })
+    },
+    Row {
+        // A refused status is written once more, closed. One worker takes all.
         writes_per_pass: 2,
+        timeouts: 2,
         ..row(DISRUPTION, "update poddisruptionbudgets.policy/status", |seeder| {
             let spec = json!({ "minAvailable": 1, "selector": selector() });
             seeder.make("poddisruptionbudgets", json!({ "spec": spec }));

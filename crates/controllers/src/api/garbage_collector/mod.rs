@@ -192,6 +192,13 @@ fn put(affected: AffectedObjects, enqueue: Enqueue<'_>) {
     }
 }
 
+/// Returns whether a write may have been refused because its object has changed: 409, or 422 for a patch, whose tests may have failed. A live
+/// read cannot fix any other 422.
+fn is_outdated(failure: &Failure) -> bool {
+    failure.code == StatusCode::CONFLICT
+        || failure.code == StatusCode::UNPROCESSABLE_ENTITY && failure.verb == "patch"
+}
+
 /// The attempts of one queue.
 struct Attempts {
     hub: Arc<Hub>,
@@ -210,8 +217,7 @@ impl Room<Found> for Attempts {
         failures: &[Failure],
         read: &Reads,
     ) -> Result<Observation<View>, ObserveError> {
-        let refused = |code: StatusCode| failures.iter().any(|failure| failure.code == code.as_u16());
-        let changed = refused(StatusCode::CONFLICT) || refused(StatusCode::UNPROCESSABLE_ENTITY);
+        let changed = failures.iter().any(is_outdated);
         if !failures.is_empty() && !changed {
             // There is nowhere to write a failure down; the attempt is made again.
             return Ok(Observation::Nothing);

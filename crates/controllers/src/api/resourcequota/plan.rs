@@ -74,7 +74,8 @@ pub(super) fn plan(view: &View, now: Timestamp) -> Plan {
             let mut write = Write::new(&RESOURCE_QUOTAS, Key::of(&quota.metadata), verb).on("status");
             write.tolerate = Tolerate { absent: true, ..Tolerate::default() };
             plan.steps.push(Step::Write(write));
-            plan.look_again_after(COUNT_AGAIN);
+            // A webhook may undo the write. Then the next change or resync counts again.
+            plan.recheck_after = Some(COUNT_AGAIN);
         }
         Err(error) => plan.retry = Some(format!("the quota's encoding is malformed: {error}")),
     }

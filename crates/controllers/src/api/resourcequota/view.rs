@@ -115,5 +115,5 @@ fn devices(counter: &Counter, namespace: &str) -> Known<Devices> {
 }
 
 fn filled<T>(store: &Arc<Store>, read: impl Fn(&Arc<Store>) -> T) -> Known<T> {
-    if store.resource_version().is_empty() { Known::NotYet } else { Known::Yes(read(store)) }
+    if store.is_filled() { Known::Yes(read(store)) } else { Known::NotYet }
 }

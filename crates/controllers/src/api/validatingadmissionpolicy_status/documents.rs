@@ -112,10 +112,11 @@ impl Library {
         Ok(known.map_or_else(unread, |(_, schemas)| Document::Known(schemas.clone())))
     }
 
-    /// Returns the group versions of kept documents that the index no longer lists.
+    /// Returns the group versions of kept documents that the index no longer lists. An index without paths is malformed and lists
+    /// nothing; the documents stay.
     pub(super) fn unlisted(&self, index: &Value) -> Vec<String> {
-        let is_listed = |version: &str| index.get("paths").is_some_and(|paths| paths.get(version).is_some());
-        self.documents.lock().keys().filter(|version| !is_listed(version)).cloned().collect()
+        let Some(paths) = index.get("paths").and_then(Value::as_object) else { return Vec::new() };
+        self.documents.lock().keys().filter(|version| !paths.contains_key(*version)).cloned().collect()
     }
 
     /// Forgets everything when there is no policy left.

@@ -15,6 +15,7 @@ use x509_cert::der::{Decode as _, Tag};
 use x509_cert::spki::ObjectIdentifier;
 
 use super::RequestError;
+use coxswain_machinery::tls::is_rsa_key_of_go;
 use coxswain_machinery::x509::Elements;
 
 const fn oid(text: &str) -> ObjectIdentifier {
@@ -208,6 +209,9 @@ impl Scheme {
 /// Whether the key has signed a message.
 pub(super) fn is_signed(key: &PublicKey, algorithm: &Algorithm, message: &[u8], signature: &[u8]) -> bool {
     let Some(scheme) = Scheme::of(key.kind, algorithm) else { return false };
+    if key.kind == Kind::Rsa && !is_rsa_key_of_go(&key.bits) {
+        return false;
+    }
     if let Some(by) = scheme.by_ring(key) {
         return UnparsedPublicKey::new(by, &key.bits).verify(message, signature).is_ok();
     }

@@ -246,6 +246,13 @@ fn signatures_by_other_keys_are_noticed() {
     }
 }
 
+/// The oracle in `tests/oracle` says that Go does not verify it.
+#[test]
+fn request_by_an_rsa_key_of_1023_bits_is_not_verified() {
+    let small = include_str!("../../../../../tests/data/requests/rsa1023.csr");
+    assert_eq!(of(small).verify(), Err(RequestError::Signature));
+}
+
 #[test]
 fn requests_are_verified_with_every_pair_of_a_key_and_a_digest() {
     let all = named(SIGNATURES);

@@ -149,19 +149,3 @@ fn bits(address: IpAddr) -> u128 {
         IpAddr::V6(address) => address.to_bits(),
     }
 }
-
-/// A range as nodes have it. As everywhere in Kubernetes, zeros may lead the numbers of an IPv4 address, which are decimal, and bits
-/// of hosts do not count.
-pub(super) fn parse(text: &str) -> Option<IpNet> {
-    let (address, prefix) = text.split_once('/')?;
-    let number = |octet: &str| {
-        let trimmed = octet.trim_start_matches('0');
-        if trimmed.is_empty() && !octet.is_empty() { "0".to_owned() } else { trimmed.to_owned() }
-    };
-    let address = if address.contains(':') {
-        address.to_owned()
-    } else {
-        address.split('.').map(number).collect::<Vec<_>>().join(".")
-    };
-    format!("{address}/{prefix}").parse::<IpNet>().ok().map(|range| range.trunc())
-}

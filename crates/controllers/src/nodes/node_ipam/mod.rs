@@ -30,7 +30,8 @@ mod pool;
 mod tests;
 mod view;
 
-use blocks::{Blocks, parse};
+use blocks::Blocks;
+use coxswain_machinery::model::addresses::parse_range;
 use metrics::Metrics;
 use pool::{Note, Pool};
 use view::View;
@@ -89,7 +90,7 @@ fn ranges(flags: &Flags) -> Result<Vec<Blocks>, BuildError> {
         given.and_then(|size| u8::try_from(size).ok()).unwrap_or(default)
     };
     let blocks = |text: &str| {
-        let range = parse(text.trim())
+        let range = parse_range(text.trim())
             .ok_or_else(|| BuildError::Invalid(format!("--cluster-cidr: {text:?} is not a CIDR")))?;
         Ok(Blocks::new(range, size(&range)))
     };
@@ -98,7 +99,7 @@ fn ranges(flags: &Flags) -> Result<Vec<Blocks>, BuildError> {
 
 /// What is for Services, and for nobody else.
 fn services(flags: &Flags) -> Vec<IpNet> {
-    flags.service_cluster_ip_range.split(',').filter_map(|text| parse(text.trim())).collect()
+    flags.service_cluster_ip_range.split(',').filter_map(|text| parse_range(text.trim())).collect()
 }
 
 /// Keeps the pool up to date. A node that is there concerns its own key; one that goes, those that wait.

@@ -6,11 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use ipnet::IpNet;
 use parking_lot::Mutex;
 
-use super::blocks::{Blocks, Free, Span, parse};
+use super::blocks::{Blocks, Free, Span};
 use super::metrics::Metrics;
 use coxswain_machinery::api::core::Node;
 use coxswain_machinery::framework::Memory;
 use coxswain_machinery::model::Key;
+use coxswain_machinery::model::addresses::parse_range;
 use coxswain_machinery::wire::Str;
 
 /// What a plan tells beside its steps.
@@ -146,7 +147,7 @@ impl Held {
                     Some(format!("has the range {text}, and --cluster-cidr has none of its place")),
                 );
             };
-            let Some(range) = parse(text) else {
+            let Some(range) = parse_range(text) else {
                 return (spans, Some(format!("has a range that cannot be read: {text:?}")));
             };
             let Some(span) = ranged.blocks.span(&range) else {

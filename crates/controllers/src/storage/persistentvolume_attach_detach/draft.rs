@@ -210,10 +210,16 @@ impl Draft {
         }
     }
 
-    /// Forgets what is neither there nor wanted, and names that nobody can detach once their node is gone.
+    /// Forgets what is neither there nor wanted, and names that nobody can detach once their node is gone. Ends the backoff of reads of
+    /// VolumeAttachments that the cache now shows.
     fn tidy(&mut self, view: &View) {
         let listed: HashSet<&Str> = view.node.as_deref().map(listed_by).unwrap_or_default();
         let Book { held, wants, .. } = &mut self.book;
+        for held in held.values_mut() {
+            if held.attachment.as_ref().is_some_and(|name| view.attachments.contains_key(name)) {
+                held.unheard = None;
+            }
+        }
         held.retain(|volume, held| {
             held.state != State::Absent && (held.source.is_some() || view.node.is_some())
                 || held.under_way.is_some()

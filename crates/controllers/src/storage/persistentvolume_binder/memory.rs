@@ -127,6 +127,11 @@ impl Ledger {
     /// A plan for a key is about to be carried out.
     pub(super) fn planned(&self, key: &Key, note: &Note) {
         let mut held = self.held.lock();
+        if note.recycling == Some(Recycling::Succeeded)
+            && let Some(recycler) = held.recyclers.get_mut(key)
+        {
+            recycler.succeed();
+        }
         if note.reserves.is_none() && !note.answers.is_empty() {
             // Still the same reconcile.
             return;
@@ -199,15 +204,15 @@ impl Memory<Note> for Ledger {
             }
         }
         match note.recycling {
-            Some(Recycling::Begins(release, at)) => {
-                held.recyclers.insert(key.clone(), Recycler::begins(release, at));
+            Some(Recycling::Begins(release, at, now)) => {
+                held.recyclers.insert(key.clone(), Recycler::begins(release, at, now));
             }
             Some(Recycling::Created(pod)) => {
                 if let Some(begun) = held.recyclers.remove(key) {
                     held.recyclers.insert(key.clone(), begun.with_pod(pod));
                 }
             }
-            Some(Recycling::Ended) => drop(held.recyclers.remove(key)),
+            Some(Recycling::Succeeded | Recycling::Ended) => drop(held.recyclers.remove(key)),
             None => {}
         }
         if let Some(uid) = note.due {

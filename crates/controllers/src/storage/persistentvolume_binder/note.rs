@@ -28,11 +28,13 @@ pub(super) struct Note {
 /// A step of the recycling of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Recycling {
-    /// A Pod is created at this key for this release.
-    Begins(Release, Key),
+    /// A Pod is created at this key for this release, at this time.
+    Begins(Release, Key, Timestamp),
     /// The API server has created the Pod with this UID.
     Created(Uid),
-    /// The recycling has succeeded, failed or lost its reason.
+    /// The Pod has succeeded. This is remembered before the Pod is deleted, because the result of the delete may be unknown.
+    Succeeded,
+    /// The recycling has failed or lost its reason.
     Ended,
 }
 

@@ -69,18 +69,37 @@ impl Release {
 pub(super) struct Recycler {
     release: Release,
     at: Key,
+    /// When this process created the Pod.
+    begun: Timestamp,
     pod: Option<Uid>,
+    has_succeeded: bool,
 }
 
 impl Recycler {
     /// A Pod is created at this key for this release; its UID is not known yet.
-    pub(super) fn begins(release: Release, at: Key) -> Self {
-        Self { release, at, pod: None }
+    pub(super) fn begins(release: Release, at: Key, now: Timestamp) -> Self {
+        Self { release, at, begun: now, pod: None, has_succeeded: false }
+    }
+
+    /// When the Pod is given up. `deadline` is that of a Pod that has started, in seconds.
+    pub(super) fn gives_up_at(&self, deadline: Option<i64>) -> Timestamp {
+        let patience = PATIENCE.saturating_add(SignedDuration::from_secs(deadline.unwrap_or(0)));
+        self.begun.saturating_add(patience).unwrap_or(Timestamp::MAX)
     }
 
     /// The same, with the UID of its Pod.
     pub(super) fn with_pod(self, pod: Uid) -> Self {
         Self { pod: Some(pod), ..self }
+    }
+
+    /// Notes that its Pod has succeeded.
+    pub(super) fn succeed(&mut self) {
+        self.has_succeeded = true;
+    }
+
+    /// Whether its Pod has emptied the volume, even if the Pod is gone.
+    pub(super) fn has_succeeded(&self) -> bool {
+        self.has_succeeded
     }
 
     /// Whether it was begun for this release.
@@ -176,6 +195,11 @@ pub(super) fn pod_key(recipe: &Recipe, volume: &str) -> Key {
     let namespace = recipe.template["metadata"]["namespace"].as_str().unwrap_or_default();
     Key::new(namespace, format!("{PREFIX}{volume}"))
 }
+
+/// How long a Pod may take to start, and one that has started to end after its deadline. `activeDeadlineSeconds` counts from the start, and
+/// a kubelet applies it: it ends neither a Pod that no node takes nor one whose node is dead. kube-controller-manager gives up when the API
+/// server ends its watches, after 30 to 60 minutes.
+const PATIENCE: SignedDuration = SignedDuration::from_hours(1);
 
 /// The volume that a Pod of this name empties.
 pub(super) fn volume_of(pod: &str) -> Option<Str> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::facts::{self, is_dynamic, same_mode};
+use super::facts::{self, is_dynamic, same_mode, size};
 use super::migrating::{self, IN_TREE_FINALIZER};
 use super::note::{Counted, Note, Operation, Recycling};
 use super::plan::{again, settled, steps};
@@ -14,6 +14,7 @@ use super::recycler::{self, Begun, Leftover, Release};
 use super::view::{Claimant, Held, VolumeView, is_destroyed_by, is_elsewhere, is_over};
 use super::writes::{self, Chain};
 use coxswain_machinery::api::kinds::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS};
+use coxswain_machinery::api::meta::ObjectMeta;
 use coxswain_machinery::api::storage::PersistentVolumeClaim;
 use coxswain_machinery::api::{Kind, Object as _};
 use coxswain_machinery::model::plan::{EventSpec, FinishOrder, Regarding, Tolerate, UNPREPARED, Verb};
@@ -231,7 +232,7 @@ fn reclaimed(held: &Held, what: &Reclaim, now: Timestamp, note: &mut Note) -> Re
             Some(event) => Ok(steps(vec![event])),
             None => fail(held, FAILED_RECYCLE, "No recycler plugin found for the volume!"),
         },
-        Reclaim::Recycle(sort) => recycle(held, *sort, note),
+        Reclaim::Recycle(sort) => recycle(held, *sort, now, note),
     }
 }
 
@@ -275,7 +276,7 @@ fn in_use(held: &Held) -> Option<Step> {
 }
 
 /// A Pod empties the volume: it is made, waited for and deleted.
-fn recycle(held: &Held, sort: Recyclable, note: &mut Note) -> Result<Plan, WireError> {
+fn recycle(held: &Held, sort: Recyclable, now: Timestamp, note: &mut Note) -> Result<Plan, WireError> {
     let recipe = held.settings.recipes.of(sort);
     let at = recycler::pod_key(recipe, &held.volume.metadata.name);
     let Some(release) = Release::of(&held.volume) else { return Ok(Plan::default()) };
@@ -298,7 +299,7 @@ fn recycle(held: &Held, sort: Recyclable, note: &mut Note) -> Result<Plan, WireE
                 fail(held, FAILED_RECYCLE, why)
             }
             Ok(pod) => {
-                note.recycling = Some(Recycling::Begins(release, at.clone()));
+                note.recycling = Some(Recycling::Begins(release, at.clone(), now));
                 Ok(again(vec![Step::Write(Write::new(&PODS, at, Verb::Create(pod.into())))]))
             }
         };
@@ -309,18 +310,20 @@ fn recycle(held: &Held, sort: Recyclable, note: &mut Note) -> Result<Plan, WireE
     let ended = |note: &mut Note| note.recycling = Some(Recycling::Ended);
     let failed = |why: &str| format!("Recycle failed: failed to recycle volume: {why}");
     let Some(own) = held.recycler.as_ref().filter(|own| own.pod.metadata.uid == *expected) else {
+        if held.begun.as_ref().is_some_and(|begun| begun.recycler.has_succeeded()) {
+            // An earlier delete of the Pod took effect although it failed.
+            return match &held.recycler {
+                Some(other) => Ok(after(at, &other.pod.metadata)),
+                None => emptied(held, None, note),
+            };
+        }
         ended(note);
         // It is tried again when this is seen, and not at once.
         return Ok(steps(fail(held, FAILED_RECYCLE, &failed("recycler pod was deleted"))?.steps));
     };
     let gone = without_pod(at, expected.clone());
     match own.pod.status.phase.as_str() {
-        "Succeeded" => {
-            ended(note);
-            let mut all = vec![gone, told(held, false, "VolumeRecycled", "Volume recycled".to_owned())];
-            all.extend(unbind(held)?);
-            Ok(again(all))
-        }
+        "Succeeded" => emptied(held, Some(gone), note),
         "Failed" => {
             ended(note);
             let silent = own.message.is_empty();
@@ -329,8 +332,39 @@ fn recycle(held: &Held, sort: Recyclable, note: &mut Note) -> Result<Plan, WireE
             all.extend(fail(held, FAILED_RECYCLE, &failed(why))?.steps);
             Ok(steps(all))
         }
-        _ => Ok(Plan::default()),
+        _ => {
+            let started = own.pod.status.start_time.is_some();
+            let deadline = started.then(|| recycler::deadline(recipe, size(&held.volume)));
+            let until = held.begun.as_ref().map(|begun| begun.recycler.gives_up_at(deadline));
+            let Some(left) = until.map(|until| until.duration_since(now)) else { return Ok(Plan::default()) };
+            if left.is_positive() {
+                return Ok(Plan { requeue_after: Some(left.unsigned_abs()), ..Plan::default() });
+            }
+            ended(note);
+            let why = format!("recycler pod {:?} watch channel had been closed", own.pod.metadata.name);
+            let mut all = vec![gone];
+            all.extend(fail(held, FAILED_RECYCLE, &failed(&why))?.steps);
+            Ok(steps(all))
+        }
     }
+}
+
+/// Frees an emptied volume. Deletes the recycler Pod first if it still exists.
+fn emptied(held: &Held, gone: Option<Step>, note: &mut Note) -> Result<Plan, WireError> {
+    note.recycling = Some(Recycling::Succeeded);
+    let event = told(held, false, "VolumeRecycled", "Volume recycled".to_owned());
+    let freed = unbind(held)?;
+    Ok(again(match gone {
+        Some(gone) => [gone, event].into_iter().chain(freed).collect(),
+        // The update of the volume may fail, and is tried again.
+        None => freed.into_iter().chain([event]).collect(),
+    }))
+}
+
+/// Deletes another Pod of the recycler's name, which may still empty the volume. The volume is freed when that Pod is gone.
+fn after(at: Key, other: &ObjectMeta) -> Plan {
+    let all = if other.is_deleting() { Vec::new() } else { vec![without_pod(at, other.uid.clone())] };
+    Plan { requeue_after: Some(LEAVES_WITHIN), ..steps(all) }
 }
 
 fn without_pod(at: Key, uid: Uid) -> Step {

@@ -25,7 +25,7 @@ use coxswain_machinery::api::pod::{Pod, PodClaimSource};
 use coxswain_machinery::api::storage::PersistentVolumeClaim;
 use coxswain_machinery::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, Loop, LoopSettings,
-    Observation, ObserveError, Reads, Room, RoomAdapter,
+    Observation, ObserveError, Reads, Room, RoomAdapter, UnheardNote, UnheardUsers,
 };
 use coxswain_machinery::informer::{Delta, Indexed, Lister};
 use coxswain_machinery::model::finalizers::{Due, due};
@@ -74,7 +74,13 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let claims = build.watch::<PersistentVolumeClaim>(&PERSISTENT_VOLUME_CLAIMS);
     let pods = build.watch::<Pod>(&PODS);
     let tells_use = (build.gate)("PersistentVolumeClaimUnusedSinceTime");
-    let room = Controller { claims: claims.lister(), pods: pods.index(&BY_CLAIM), tells_use };
+    let unheard = Arc::new(UnheardUsers::default());
+    let room = Controller {
+        claims: claims.lister(),
+        pods: pods.index(&BY_CLAIM),
+        unheard: Arc::clone(&unheard),
+        tells_use,
+    };
     Ok(Built {
         loops: vec![Loop {
             queue: "pvcprotection",
@@ -84,7 +90,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
                 claims.wakes(claims_to_decide(tells_use)),
                 pods.wakes(claims_of_pods(claims.lister(), tells_use)),
             ],
-            reconcile: Arc::new(RoomAdapter::new(room)),
+            reconcile: Arc::new(RoomAdapter::new(room).remembered_by(unheard)),
         }],
     })
 }
@@ -157,18 +163,19 @@ fn condition(claim: &PersistentVolumeClaim) -> Option<&str> {
 struct Controller {
     claims: Lister<PersistentVolumeClaim>,
     pods: Indexed<Pod>,
+    unheard: Arc<UnheardUsers>,
     /// Whether claims say since when they have been unused.
     tells_use: bool,
 }
 
-impl Room for Controller {
+impl Room<UnheardNote> for Controller {
     type View = View;
 
     fn observe(&self, key: &Key, _: &[Failure], read: &Reads) -> Result<Observation<View>, ObserveError> {
         view::observe(self, key, read)
     }
 
-    fn plan(view: &View, now: Timestamp) -> Plan {
+    fn plan(view: &View, now: Timestamp) -> Plan<UnheardNote> {
         plan::plan(view, now)
     }
 

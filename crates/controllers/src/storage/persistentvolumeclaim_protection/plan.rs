@@ -6,6 +6,7 @@ use super::view::View;
 use super::{FINALIZER, UNUSED, condition};
 use coxswain_machinery::api::kinds::PERSISTENT_VOLUME_CLAIMS;
 use coxswain_machinery::api::storage::PersistentVolumeClaim;
+use coxswain_machinery::framework::UnheardNote;
 use coxswain_machinery::model::conditions::{self, ConditionFields, Said};
 use coxswain_machinery::model::finalizers::{self, Due, due};
 use coxswain_machinery::model::plan::{Tolerate, Verb};
@@ -16,7 +17,7 @@ use coxswain_machinery::wire::{WireError, path};
 
 const CONDITIONS: ConditionFields = ConditionFields::of::<PersistentVolumeClaim>();
 
-pub(super) fn plan(view: &View, now: Timestamp) -> Plan {
+pub(super) fn plan(view: &View, now: Timestamp) -> Plan<UnheardNote> {
     let claim = &view.claim;
     let is_held = !view.holders.is_empty();
     let mut plan = match says(view, now) {
@@ -34,10 +35,11 @@ pub(super) fn plan(view: &View, now: Timestamp) -> Plan {
             Plan { retry, ..Plan::default() }
         }
     };
-    if view.is_live && is_held && due(&claim.metadata, FINALIZER) == Some(Due::Take) {
-        plan.look_again_after(finalizers::unheard_after(&claim.metadata, now));
+    let is_unheard = view.is_live && is_held && due(&claim.metadata, FINALIZER) == Some(Due::Take);
+    if is_unheard {
+        plan.look_again_after(finalizers::unheard_after(view.unheard_for));
     }
-    plan
+    plan.with_note(UnheardNote::of(&claim.metadata, is_unheard))
 }
 
 /// The write by which the claim says whether it is used; `None` if it does so already or does not have to.

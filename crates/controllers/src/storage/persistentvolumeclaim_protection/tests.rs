@@ -1,12 +1,13 @@
 //! Tables of the plan, on stores that are filled by hand and with lists that were read live.
 
+use std::time::Duration;
+
 use super::*;
 use coxswain_machinery::api::AnyObject;
 use coxswain_machinery::api::meta::OwnerReference;
 use coxswain_machinery::api::pod::{ContainerStatus, PodClaim};
 use coxswain_machinery::api::storage::PersistentVolumeClaimCondition;
-use coxswain_machinery::executor::planned;
-use coxswain_machinery::framework::{ApiError, Read};
+use coxswain_machinery::framework::{ApiError, Memory, Read};
 use coxswain_machinery::informer::{Store, downcast};
 use coxswain_machinery::model::Step;
 use coxswain_machinery::model::plan::Verb;
@@ -66,7 +67,8 @@ fn room(claim: &PersistentVolumeClaim, pods: &[Pod], tells_use: bool) -> Control
     for pod in pods {
         known.upsert(&(Arc::new(pod.clone()) as AnyObject));
     }
-    Controller { claims: Lister::new(claims), pods: Indexed::new(&known, &BY_CLAIM), tells_use }
+    let unheard = Arc::default();
+    Controller { claims: Lister::new(claims), pods: Indexed::new(&known, &BY_CLAIM), unheard, tells_use }
 }
 
 fn live(pods: &[Pod]) -> Reads {
@@ -78,7 +80,7 @@ fn observed(room: &Controller, read: &Reads) -> Result<Observation<View>, Observ
     room.observe(&Key::new("ns", "web-data"), &[], read)
 }
 
-fn plan_of(room: &Controller, read: &Reads) -> Plan {
+fn plan_of(room: &Controller, read: &Reads) -> Plan<UnheardNote> {
     let Ok(Observation::View(view)) = observed(room, read) else { panic!("it is decided") };
     Controller::plan(&view, Timestamp::from_second(1000).unwrap())
 }
@@ -192,6 +194,24 @@ fn only_a_live_list_says_that_nobody_uses_a_claim() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn users_that_the_cache_lacks_are_read_again_soon_however_old_the_deletion_is() {
+    let free = room(&claim(&[FINALIZER], true), &[], false);
+    let mut waits = Vec::new();
+    for passed in [0, 10, 90, 1000] {
+        tokio::time::advance(Duration::from_secs(passed)).await;
+        let plan = plan_of(&free, &live(&[pod(|_| {})]));
+        waits.push(plan.requeue_after.unwrap().as_secs());
+        Memory::commit(&*free.unheard, &Key::new("ns", "web-data"), plan.note);
+    }
+    assert_eq!(waits, [10, 10, 100, 600]);
+    // The user has ended.
+    let plan = plan_of(&free, &live(&[]));
+    assert!(plan.requeue_after.is_none() && !plan.is_empty());
+    Memory::commit(&*free.unheard, &Key::new("ns", "web-data"), plan.note);
+    assert_eq!(plan_of(&free, &live(&[pod(|_| {})])).requeue_after, Some(Duration::from_secs(10)));
+}
+
 #[test]
 fn a_claim_that_stays_gets_the_finalizer_behind_those_of_others() {
     let put = |held: &[&str], is_deleting| {
@@ -272,7 +292,7 @@ fn that_nobody_uses_it_is_said_after_a_live_list_and_never_of_what_goes() {
     assert!(plan_of(&cached, &live(&[pod(|_| {})])).is_empty(), "the list knows a user");
     let going = PersistentVolumeClaim { metadata: claim(&[FINALIZER], true).metadata, ..saying(None) };
     let plan = plan_of(&room(&going, &[], true), &live(&[]));
-    assert_eq!(planned(&plan).len(), 1);
+    assert_eq!(plan.steps.len(), 1);
     assert_eq!(plan.writes().next().unwrap().subresource, "", "it only goes");
 }
 

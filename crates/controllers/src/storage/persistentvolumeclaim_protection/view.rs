@@ -1,6 +1,7 @@
 //! A claim, and the pods that use it. Decides nothing.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Controller, FINALIZER, condition, holds, uses};
 use crate::live_reads::CLAIM_USERS;
@@ -25,6 +26,8 @@ pub(super) struct View {
     pub(super) is_used: Option<bool>,
     /// Whether the pods were read live, for the cache knows none.
     pub(super) is_live: bool,
+    /// How long live reads have found users that the cache lacks.
+    pub(super) unheard_for: Duration,
 }
 
 pub(super) fn observe(room: &Controller, key: &Key, read: &Reads) -> Result<Observation<View>, ObserveError> {
@@ -43,7 +46,8 @@ pub(super) fn observe(room: &Controller, key: &Key, read: &Reads) -> Result<Obse
         Some(Ok(live)) => {
             let live = live.complete().map_err(|error| ObserveError::Retry(error.to_string()))?;
             let live = self::view(view.claim, live.iter().filter_map(pod), tells_use);
-            Ok(Observation::View(View { is_live: true, ..live }))
+            let unheard_for = room.unheard.lasts(&live.claim.metadata);
+            Ok(Observation::View(View { is_live: true, unheard_for, ..live }))
         }
     }
 }
@@ -58,7 +62,13 @@ fn view<'a>(claim: Arc<PersistentVolumeClaim>, pods: impl Iterator<Item = &'a Po
         is_used |= uses(pod, meta);
     }
     holders.sort_unstable();
-    View { claim, holders, is_used: tells_use.then_some(is_used), is_live: false }
+    View {
+        claim,
+        holders,
+        is_used: tells_use.then_some(is_used),
+        is_live: false,
+        unheard_for: Duration::ZERO,
+    }
 }
 
 fn pod(object: &AnyObject) -> Option<&Pod> {

@@ -22,7 +22,7 @@ use coxswain_machinery::api::storage::{PersistentVolume, PersistentVolumeClaim, 
 use coxswain_machinery::api::{IndexKeys, Object};
 use coxswain_machinery::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, Loop, LoopSettings,
-    Observation, ObserveError, Reads, Room, RoomAdapter, wake,
+    Observation, ObserveError, Reads, Room, RoomAdapter, UnheardNote, UnheardUsers, wake,
 };
 use coxswain_machinery::informer::{Delta, Indexed, Lister};
 use coxswain_machinery::model::{Failure, Key, Plan};
@@ -67,8 +67,10 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let classes = build.watch::<VolumeAttributesClass>(&VOLUME_ATTRIBUTES_CLASSES);
     let claims = build.watch::<PersistentVolumeClaim>(&PERSISTENT_VOLUME_CLAIMS);
     let volumes = build.watch::<PersistentVolume>(&PERSISTENT_VOLUMES);
+    let unheard = Arc::new(UnheardUsers::default());
     let room = Controller {
         classes: classes.lister(),
+        unheard: Arc::clone(&unheard),
         claims: claims.index(&CLAIMS_BY_CLASS),
         volumes: volumes.index(&VOLUMES_BY_CLASS),
     };
@@ -82,7 +84,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
                 claims.wakes(named_no_longer(classes_of_claim)),
                 volumes.wakes(named_no_longer(classes_of_volume)),
             ],
-            reconcile: Arc::new(RoomAdapter::new(room)),
+            reconcile: Arc::new(RoomAdapter::new(room).remembered_by(unheard)),
         }],
     })
 }
@@ -105,17 +107,18 @@ struct Controller {
     classes: Lister<VolumeAttributesClass>,
     claims: Indexed<PersistentVolumeClaim>,
     volumes: Indexed<PersistentVolume>,
+    unheard: Arc<UnheardUsers>,
 }
 
-impl Room for Controller {
+impl Room<UnheardNote> for Controller {
     type View = View;
 
     fn observe(&self, key: &Key, _: &[Failure], read: &Reads) -> Result<Observation<View>, ObserveError> {
         view::observe(self, key, read)
     }
 
-    fn plan(view: &View, now: Timestamp) -> Plan {
-        plan::plan(view, now)
+    fn plan(view: &View, _: Timestamp) -> Plan<UnheardNote> {
+        plan::plan(view)
     }
 
     fn reasons(view: &View, _: Timestamp) -> Vec<String> {

@@ -58,6 +58,7 @@ fn room(
         classes: Lister::new(classes),
         claims: Indexed::new(&claims, &CLAIMS_BY_CLASS),
         volumes: Indexed::new(&volumes, &VOLUMES_BY_CLASS),
+        unheard: Arc::default(),
     }
 }
 

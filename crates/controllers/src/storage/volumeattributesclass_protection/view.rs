@@ -1,6 +1,7 @@
 //! A class, and who names it. Decides nothing.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Controller, FINALIZER};
 use crate::live_reads::CLASS_USERS;
@@ -28,6 +29,8 @@ pub(super) struct View {
     pub(super) users: Vec<String>,
     /// Whether that was read live, for the caches know none.
     pub(super) is_live: bool,
+    /// How long live reads have found users that the cache lacks.
+    pub(super) unheard_for: Duration,
 }
 
 /// The classes that a claim names: the one that it asks for, the one that its volume has and the one that this is to have.
@@ -61,7 +64,7 @@ pub(super) fn observe(room: &Controller, key: &Key, read: &Reads) -> Result<Obse
         volumes.iter().map(|volume| &**volume as &dyn Object),
     );
     if due(&class.metadata, FINALIZER) != Some(Due::Take) || !users.is_empty() {
-        return Ok(Observation::View(View { class, users, is_live: false }));
+        return Ok(Observation::View(View { class, users, is_live: false, unheard_for: Duration::ZERO }));
     }
     let lists = [&PERSISTENT_VOLUME_CLAIMS, &PERSISTENT_VOLUMES].map(|kind| live(read, kind));
     let [Some(claims), Some(volumes)] = lists else {
@@ -72,7 +75,8 @@ pub(super) fn observe(room: &Controller, key: &Key, read: &Reads) -> Result<Obse
     let claims = claims?.iter().filter(|claim| names_it(typed(&***claim, classes_of_claim)));
     let volumes = volumes?.iter().filter(|volume| names_it(typed(&***volume, classes_of_volume)));
     let users = named(claims.map(|claim| &**claim), volumes.map(|volume| &**volume));
-    Ok(Observation::View(View { class, users, is_live: true }))
+    let unheard_for = room.unheard.lasts(&class.metadata);
+    Ok(Observation::View(View { class, users, is_live: true, unheard_for }))
 }
 
 /// What was read of all objects of a kind.

@@ -1,5 +1,6 @@
 //! Tables of schedules, of what is due, of plans and of whole reconciles.
 
+mod differential;
 mod fixtures;
 mod keys;
 mod plans;

@@ -194,7 +194,7 @@ fn metrics(
 
 /// The pods that a scale's selector selects, by name.
 fn selected(room: &Controller, key: &Key, text: &str) -> Result<Selected, BadSelector> {
-    if text.trim().is_empty() {
+    if text.is_empty() {
         return Err(BadSelector::Missing);
     }
     let selector = Selector::parse(text).map_err(|error| BadSelector::Invalid(error.to_string()))?;

@@ -22,7 +22,7 @@ use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::scheduling::PodGroup;
 use coxswain_machinery::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, Grant, KeyMap, Loop, LoopSettings, Observation,
-    ObserveError, Reads, Room, RoomAdapter,
+    ObserveError, Reads, Room, RoomAdapter, UnheardNote, UnheardUsers,
 };
 use coxswain_machinery::informer::{Delta, Indexed, Lister};
 use coxswain_machinery::model::finalizers::{Due, due};
@@ -64,14 +64,19 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let groups = build.watch::<PodGroup>(&POD_GROUPS);
     let pods = build.watch::<Pod>(&PODS);
-    let room = Controller { groups: groups.lister(), pods: pods.index(&ACTIVE_BY_GROUP) };
+    let unheard = Arc::new(UnheardUsers::default());
+    let room = Controller {
+        groups: groups.lister(),
+        pods: pods.index(&ACTIVE_BY_GROUP),
+        unheard: Arc::clone(&unheard),
+    };
     Ok(Built {
         loops: vec![Loop {
             queue: "podgroupprotection",
             kind: Some(&POD_GROUPS),
             settings: LoopSettings::default(),
             wake_ups: vec![groups.wakes(groups_that_go()), pods.wakes(groups_of_pods(groups.lister()))],
-            reconcile: Arc::new(RoomAdapter::new(room)),
+            reconcile: Arc::new(RoomAdapter::new(room).remembered_by(unheard)),
         }],
     })
 }
@@ -105,17 +110,18 @@ fn groups_of_pods(groups: Lister<PodGroup>) -> KeyMap {
 struct Controller {
     groups: Lister<PodGroup>,
     pods: Indexed<Pod>,
+    unheard: Arc<UnheardUsers>,
 }
 
-impl Room for Controller {
+impl Room<UnheardNote> for Controller {
     type View = View;
 
     fn observe(&self, key: &Key, _: &[Failure], read: &Reads) -> Result<Observation<View>, ObserveError> {
         view::observe(self, key, read)
     }
 
-    fn plan(view: &View, now: Timestamp) -> Plan {
-        plan::plan(view, now)
+    fn plan(view: &View, _: Timestamp) -> Plan<UnheardNote> {
+        plan::plan(view)
     }
 
     fn reasons(view: &View, _: Timestamp) -> Vec<String> {

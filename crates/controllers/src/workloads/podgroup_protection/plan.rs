@@ -1,24 +1,24 @@
 //! Whether a PodGroup may go. Pure.
 
-use jiff::Timestamp;
-
 use super::view::View;
 use super::{FINALIZER, goes};
 use coxswain_machinery::api::kinds::POD_GROUPS;
+use coxswain_machinery::framework::UnheardNote;
 use coxswain_machinery::model::Plan;
 use coxswain_machinery::model::finalizers::{self, Due, due};
 use coxswain_machinery::model::words::{names, verb};
 
-pub(super) fn plan(view: &View, now: Timestamp) -> Plan {
+pub(super) fn plan(view: &View) -> Plan<UnheardNote> {
     if !goes(&view.group) {
-        return Plan::default();
+        return Plan::default().with_note(UnheardNote::default());
     }
     let is_used = !view.pods.is_empty();
     let mut plan = finalizers::plan(&POD_GROUPS, &*view.group, FINALIZER, is_used);
-    if view.is_live && is_used {
-        plan.look_again_after(finalizers::unheard_after(&view.group.metadata, now));
+    let is_unheard = view.is_live && is_used;
+    if is_unheard {
+        plan.look_again_after(finalizers::unheard_after(view.unheard_for));
     }
-    plan
+    plan.with_note(UnheardNote::of(&view.group.metadata, is_unheard))
 }
 
 pub(super) fn reasons(view: &View) -> Vec<String> {

@@ -35,7 +35,11 @@ fn room(group: &PodGroup, pods: &[Pod]) -> Controller {
     for pod in pods {
         known.upsert(&(Arc::new(pod.clone()) as AnyObject));
     }
-    Controller { groups: Lister::new(groups), pods: Indexed::new(&known, &ACTIVE_BY_GROUP) }
+    Controller {
+        groups: Lister::new(groups),
+        pods: Indexed::new(&known, &ACTIVE_BY_GROUP),
+        unheard: Arc::default(),
+    }
 }
 
 fn live(pods: &[Pod]) -> Reads {

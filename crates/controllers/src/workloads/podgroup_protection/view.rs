@@ -1,6 +1,7 @@
 //! A PodGroup, and the active pods that name it. Decides nothing.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Controller, goes};
 use crate::live_reads::GROUP_USERS;
@@ -35,6 +36,8 @@ pub(super) struct View {
     pub(super) pods: Vec<Str>,
     /// Whether they were read live, for the cache knows none.
     pub(super) is_live: bool,
+    /// How long live reads have found users that the cache lacks.
+    pub(super) unheard_for: Duration,
 }
 
 pub(super) fn observe(room: &Controller, key: &Key, read: &Reads) -> Result<Observation<View>, ObserveError> {
@@ -43,7 +46,7 @@ pub(super) fn observe(room: &Controller, key: &Key, read: &Reads) -> Result<Obse
     let cached = room.pods.filed(&place);
     let pods = names(cached.iter().map(|pod| &pod.metadata.name));
     if !goes(&group) || !pods.is_empty() {
-        return Ok(Observation::View(View { group, pods, is_live: false }));
+        return Ok(Observation::View(View { group, pods, is_live: false, unheard_for: Duration::ZERO }));
     }
     match read.list(&PODS, &key.namespace) {
         None => Ok(Observation::Needs(vec![GROUP_USERS.of(Read::List(&PODS, key.namespace.clone()))])),
@@ -52,7 +55,8 @@ pub(super) fn observe(room: &Controller, key: &Key, read: &Reads) -> Result<Obse
             let live = live.complete().map_err(|error| ObserveError::Retry(error.to_string()))?;
             let belongs = |pod: &&AnyObject| by_group(&***pod).iter().any(|held| *held == place);
             let pods = names(live.iter().filter(belongs).map(|pod| &pod.meta().name));
-            Ok(Observation::View(View { group, pods, is_live: true }))
+            let unheard_for = room.unheard.lasts(&group.metadata);
+            Ok(Observation::View(View { group, pods, is_live: true, unheard_for }))
         }
     }
 }

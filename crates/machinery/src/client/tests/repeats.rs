@@ -4,15 +4,19 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::future::join_all;
-use http::{HeaderValue, StatusCode};
+use futures::stream;
+use http::{HeaderValue, Response, StatusCode};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, StreamBody};
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
 use crate::api::kinds::PODS;
 use crate::client::layers::{ClientMetrics, RateLimit, RateLimits, WriteGate};
 use crate::client::testing::{answer, mock};
-use crate::client::{ApiClient, WaitSeats};
+use crate::client::{ApiClient, BoxError, WaitSeats};
 use crate::model::Key;
 use crate::random::HashMap;
 use crate::telemetry::Registry;
@@ -147,4 +151,59 @@ async fn callers_of_one_shared_read_take_one_repetition() {
     assert!(client.get(&PODS, &key).await.is_ok());
     let alone = seats.scope(&Str::default()).run(join_all((0..20).map(|_| read(None)))).await;
     assert!(alone.iter().filter(|is_read| **is_read).count() < 20, "nothing is left");
+}
+
+/// A server in front of the API server may have passed the write on.
+#[tokio::test(start_paused = true)]
+async fn write_that_timed_out_at_the_server_is_not_repeated() {
+    for (code, reason, sent) in
+        [(503, "Timeout", 1), (429, "Timeout", 1), (503, "ServiceUnavailable", 2), (503, "", 2)]
+    {
+        let asked = Arc::new(Mutex::new(0));
+        let noted = Arc::clone(&asked);
+        let (service, _) = mock(move |_| {
+            let mut asked = noted.lock();
+            *asked += 1;
+            let is_first = *asked == 1;
+            async move {
+                if !is_first {
+                    return Ok(answer(200, wrap_envelope("v1", "Pod", b"")));
+                }
+                let status = serde_json::json!({ "kind": "Status", "reason": reason, "code": code });
+                let mut response = answer(code, status.to_string());
+                response.headers_mut().insert("retry-after", HeaderValue::from_static("1"));
+                Ok(response)
+            }
+        });
+        let client = ApiClient::new(service, "test").patient(WriteGate::new(), Duration::from_secs(70));
+        let created = client.create(&PODS, "a", b"").await;
+        assert_eq!(*asked.lock(), sent, "{code} {reason}");
+        assert_eq!(created.is_ok(), sent == 2, "{code} {reason}");
+        if let Err(error) = created {
+            assert!(error.is_ambiguous() && error.code() == code, "its answer is complete: {error:?}");
+        }
+        // A read has no effect.
+        *asked.lock() = 0;
+        assert!(
+            client.get(&PODS, &Key::new("a", "b")).await.is_ok() && *asked.lock() == 2,
+            "{code} {reason}"
+        );
+    }
+}
+
+/// A proxy cuts the connection before the reason.
+#[tokio::test(start_paused = true)]
+async fn write_whose_refusal_breaks_off_is_not_repeated() {
+    let (service, seen) = mock(|_| async {
+        let pieces =
+            [Ok(Frame::data(Bytes::from_static(b"{\"kind\": \"Status\", "))), Err(BoxError::from("reset"))];
+        let mut response = Response::new(StreamBody::new(stream::iter(pieces)).boxed_unsync());
+        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        response.headers_mut().insert("retry-after", HeaderValue::from_static("1"));
+        Ok(response)
+    });
+    let client = ApiClient::new(service, "test").patient(WriteGate::new(), Duration::from_secs(70));
+    let error = client.create(&PODS, "a", b"").await.unwrap_err();
+    assert!(error.is_ambiguous(), "{error:?}");
+    assert_eq!(seen.lock().len(), 1);
 }

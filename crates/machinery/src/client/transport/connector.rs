@@ -13,7 +13,9 @@ use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilde
 use hyper_util::client::legacy::connect::Connection as _;
 use parking_lot::Mutex;
 use rustls_pki_types::{InvalidDnsNameError, ServerName};
+use tokio::runtime::Handle;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::{Service, ServiceExt};
 
@@ -21,6 +23,8 @@ use super::proxy::{Proxy, Route, Way};
 use super::socket::{Socket, Sockets};
 use crate::client::api::BoxError;
 use crate::client::fence::Fence;
+use crate::environment::Threads;
+use crate::tls;
 
 /// How long connecting may take, TLS handshake included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -48,6 +52,8 @@ struct Tls {
     config: rustls::ClientConfig,
     server_name: Option<ServerName<'static>>,
     way: Option<Arc<Way>>,
+    /// Whether the client key signs so slowly that a handshake would hold up the tasks of its thread.
+    signs_slowly: bool,
 }
 
 impl Tls {
@@ -58,6 +64,24 @@ impl Tls {
     /// The same for HTTP/1.1 alone.
     fn http1(&self) -> Https {
         self.builder().enable_http1().wrap_connector(Route::new(Sockets::new(None), self.way.clone()))
+    }
+
+    /// Connects; on a thread of its own if the handshake would hold up this one. Dropping the future ends such an attempt at its next step.
+    async fn connect(&self, https: Https, server: Uri) -> Result<Stream, BoxError> {
+        if !self.signs_slowly {
+            return connect(https, server).await;
+        }
+        let (runtime, dropped) = (Handle::current(), CancellationToken::new());
+        let ended = dropped.clone();
+        let _guard = dropped.drop_guard();
+        let attempt = async move {
+            tokio::select! {
+                biased;
+                () = ended.cancelled() => Err("nobody waits for the connection any longer".into()),
+                connected = connect(https, server) => connected,
+            }
+        };
+        Threads::Own.blocking(move || runtime.block_on(attempt)).await?
     }
 
     fn builder(&self) -> HttpsConnectorBuilder<WantsProtocols1> {
@@ -77,7 +101,8 @@ impl Connector {
     ) -> Result<Self, InvalidDnsNameError> {
         let server_name = server_name.map(|name| ServerName::try_from(name.to_owned())).transpose()?;
         let way = proxy.map(|proxy| Arc::new(Way::new(proxy, &config)));
-        let tls = Arc::new(Tls { config, server_name, way });
+        let signs_slowly = signs_slowly(&config);
+        let tls = Arc::new(Tls { config, server_name, way, signs_slowly });
         let https = tls.over(Sockets::new(None));
         Ok(Self { https, tls, first: Arc::default(), only_http2: false, downgraded: Arc::default() })
     }
@@ -95,7 +120,7 @@ impl Connector {
     /// Connects to find out whether the server speaks HTTP/2. The connection is kept for the first who asks, if that is
     /// to be; there is no fence around it.
     pub(super) async fn probe(&self, server: Uri, keep: bool) -> Result<bool, BoxError> {
-        let stream = connect(self.https.clone(), server).await?;
+        let stream = self.tls.connect(self.https.clone(), server).await?;
         let http2 = stream.connected().is_negotiated_h2();
         if keep {
             *self.first.lock() = Some((stream, Instant::now()));
@@ -105,7 +130,7 @@ impl Connector {
 
     /// Connects for HTTP/1.1, which a protocol can be upgraded from.
     pub(super) async fn http1(&self, server: Uri) -> Result<Stream, BoxError> {
-        connect(self.tls.http1(), server).await
+        self.tls.connect(self.tls.http1(), server).await
     }
 
     /// Whether a connection was refused because it was not HTTP/2, since this was last asked.
@@ -119,6 +144,13 @@ async fn connect(https: Https, server: Uri) -> Result<Stream, BoxError> {
         Ok(connected) => connected,
         Err(_) => Err(format!("not connected within {CONNECT_TIMEOUT:?}").into()),
     }
+}
+
+/// Whether a signature by the client key takes long.
+fn signs_slowly(config: &rustls::ClientConfig) -> bool {
+    let schemes = config.crypto_provider().signature_verification_algorithms.supported_schemes();
+    let key = config.client_auth_cert_resolver.resolve(&[], &schemes);
+    key.is_some_and(|key| tls::signs_slowly(&*key.key))
 }
 
 impl Service<Uri> for Connector {
@@ -136,7 +168,7 @@ impl Service<Uri> for Connector {
             let first = this.first.lock().take().filter(|(_, made)| made.elapsed() < FIRST_STAYS_GOOD);
             let stream = match first {
                 Some((stream, _)) => stream,
-                None => connect(this.https, server).await?,
+                None => this.tls.connect(this.https, server).await?,
             };
             if this.only_http2 && !stream.connected().is_negotiated_h2() {
                 this.downgraded.store(true, Ordering::Relaxed);
@@ -157,5 +189,48 @@ where
 {
     fn execute(&self, task: F) {
         drop(self.0.spawn(task));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use rustls::sign::{CertifiedKey, SingleCertAndKey};
+    use rustls_pki_types::pem::PemObject as _;
+    use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+
+    use super::*;
+    use crate::client::testing::{Pki, Server, answer};
+    use crate::tls::slow_key::SlowKey;
+    use crate::tls::{Roots, ServerVerifier, provider, signing_key};
+
+    #[tokio::test]
+    async fn slow_signature_of_a_client_is_made_off_the_thread_of_its_caller() {
+        let pki = Pki::new();
+        let server = Server::https(&pki, &["h2"], Arc::new(|_| Box::pin(async { answer(200, "") }))).await;
+        let pair = pki.sign("client", &[]);
+        let chain = vec![CertificateDer::from_pem_slice(pair.certificate.as_bytes()).unwrap()];
+        let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
+        let fast = signing_key(key, &provider()).unwrap();
+        let slow = SlowKey::new(Arc::clone(&fast));
+        let connect = |key: Arc<dyn rustls::sign::SigningKey>| {
+            let resolver = SingleCertAndKey::from(CertifiedKey::new(chain.clone(), key));
+            let roots = Roots::from_pem(pki.ca_pem.as_bytes()).unwrap();
+            let config = rustls::ClientConfig::builder_with_provider(provider())
+                .with_safe_default_protocol_versions()
+                .unwrap()
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(ServerVerifier::new(roots)))
+                .with_client_cert_resolver(Arc::new(resolver));
+            let connector = Connector::new(config, None, None).unwrap();
+            let server = server.url.parse().unwrap();
+            async move { (connector.tls.signs_slowly, connector.probe(server, false).await.unwrap()) }
+        };
+        assert_eq!(connect(Arc::new(slow.clone())).await, (true, true));
+        let threads: Vec<_> = slow.threads.lock().iter().map(|(id, _)| *id).collect();
+        assert_eq!(threads.len(), 1);
+        assert_ne!(threads[0], thread::current().id());
+        assert_eq!(connect(fast).await, (false, true));
     }
 }

@@ -47,6 +47,8 @@ fn page(at: usize) -> Vec<u8> {
 #[derive(Default)]
 struct Pages {
     refusals: Mutex<[usize; PAGES]>,
+    /// The pages whose tokens have expired, and how often the server answers so.
+    expired: Mutex<[usize; PAGES]>,
     asked: Mutex<Vec<usize>>,
 }
 
@@ -61,7 +63,14 @@ impl Pages {
             let refusals = &mut server.refusals.lock()[at];
             let is_refused = *refusals > 0;
             *refusals -= usize::from(is_refused);
-            let (code, body) = if is_refused { (429, Vec::new()) } else { (200, page(at)) };
+            let expired = &mut server.expired.lock()[at];
+            let is_expired = !is_refused && *expired > 0;
+            *expired -= usize::from(is_expired);
+            let (code, body) = match (is_refused, is_expired) {
+                (true, _) => (429, Vec::new()),
+                (_, true) => (410, Vec::new()),
+                _ => (200, page(at)),
+            };
             async move {
                 sleep(Duration::from_millis(1)).await;
                 let body = Full::new(Bytes::from(body)).map_err(BoxError::from).boxed_unsync();
@@ -123,6 +132,34 @@ async fn page_of_a_list_that_the_server_refuses_is_repeated_and_no_page_before_i
         let refusals = (0..PAGES).map(refused).sum::<usize>() as u64;
         assert_eq!(began.elapsed().as_secs(), refusals);
     }
+}
+
+/// The wait for a refused page may outlast the token.
+#[tokio::test(start_paused = true)]
+async fn list_whose_token_has_expired_is_read_again_once() {
+    let read = async |refused: usize, expired: usize, at: usize| {
+        let server = Arc::new(Pages::default());
+        (server.refusals.lock()[at], server.expired.lock()[at]) = (refused, expired);
+        let (worker, lister) = lister(&server);
+        worker.wait_seats.scope(&Str::default()).run(worker.reconcile(&Key::new("ns", "a"), &|| {})).await;
+        let found = lister.0.lock()[0].clone();
+        let asked = server.asked.lock().clone();
+        (found, asked)
+    };
+    let until = |at: usize, times: usize| (0..at).chain(std::iter::repeat_n(at, times)).collect::<Vec<_>>();
+    for refused in [0, 2] {
+        let (found, asked) = read(refused, 1, 5).await;
+        assert_eq!(found, Ok(all()));
+        assert_eq!(asked, [until(5, 1 + refused), (0..PAGES).collect()].concat());
+        // However often the server answers so, there is an end.
+        let (found, asked) = read(refused, usize::MAX, 5).await;
+        assert!(found.as_ref().is_err_and(|error| error.contains("410")), "{found:?}");
+        assert_eq!(asked, [until(5, 1 + refused), until(5, 1)].concat());
+    }
+    // The first page has no token.
+    let (found, asked) = read(0, 1, 0).await;
+    assert!(found.as_ref().is_err_and(|error| error.contains("410")), "{found:?}");
+    assert_eq!(asked, [0]);
 }
 
 #[tokio::test(start_paused = true)]

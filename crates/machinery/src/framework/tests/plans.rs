@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{Bench, create, key, list, pod};
+use super::{Bench, create, create_another, key, list, pod};
 use crate::api::autoscaling::{Scale, ScaleSpec};
 use crate::api::kinds::{PODS, SERVICE_CIDRS};
 use crate::api::meta::ObjectMeta;
@@ -144,6 +144,7 @@ async fn a_key_whose_plan_went_on_is_retried_and_comes_back_when_that_plan_says(
     bench.server.answer(201, pod("6"));
     for _ in 0..30 {
         bench.worker.queue.add_longest(key());
+        bench.worker.queue.count_refusal(&key());
     }
     bench.worker.queue.add(key());
     let item = bench.worker.queue.get().await.unwrap();
@@ -193,7 +194,7 @@ async fn a_room_sees_what_its_writes_were_answered() {
     let bench = Bench::new();
     let looking = Plan { steps: vec![create()], look_again: true, ..Plan::default() };
     bench.script.plans.lock().push_back(looking);
-    bench.plan(vec![create()]);
+    bench.plan(vec![create_another()]);
     bench.plan(Vec::new());
     bench.server.answer(201, pod("5"));
     bench.server.answer(500, Vec::new());

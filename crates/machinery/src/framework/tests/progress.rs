@@ -8,6 +8,8 @@ use crate::wire::Time;
 type Answer = (u16, Vec<u8>);
 /// A description of a plan, the plan, and the answer to each of its writes.
 type Case = (&'static str, fn() -> Plan, fn() -> Answer);
+/// A write that each plan of a reconcile has, by the plan's number.
+type Repeated = (&'static str, fn(usize) -> Step);
 
 const ZERO: Duration = Duration::ZERO;
 
@@ -67,6 +69,79 @@ async fn delays(bench: &Bench, plan: impl Fn() -> Plan, answer: impl Fn() -> Ans
 }
 
 const GROWING: [u128; 5] = [5, 10, 20, 40, 80];
+
+/// An update at a version of its own.
+fn update_at(version: usize) -> Step {
+    let metadata = ObjectMeta { resource_version: version.to_string().into(), ..meta(None) };
+    Step::Write(write(Verb::Update(Pod { metadata, ..Pod::default() }.to_bytes().into())))
+}
+
+/// A webhook removes the label by which the controller finds the created object, and reverts each patch and update.
+#[tokio::test(start_paused = true)]
+async fn plan_that_repeats_a_write_ends_the_reconcile_and_backs_off() {
+    let writes: [Repeated; 3] =
+        [("create", |_| create()), ("patch", |_| Step::Each(vec![patch()])), ("update", update_at)];
+    for (what, step) in writes {
+        let bench = Bench::new();
+        cached(&bench, None);
+        let (queue, mut delays) = (Arc::clone(&bench.worker.queue), Vec::new());
+        queue.add(key());
+        for _ in 0..6 {
+            let asked = tokio::time::Instant::now();
+            let item = queue.get().await.unwrap();
+            delays.push(asked.elapsed().as_millis());
+            let plan = |look| Plan { steps: vec![step(look)], look_again: true, ..Plan::default() };
+            *bench.script.plans.lock() = (1..=5).map(plan).collect();
+            *bench.server.0.lock() = std::iter::repeat_n((200, pod("5")), 8).collect();
+            bench.server.1.lock().clear();
+            bench.worker.process(item).await;
+            assert_eq!(bench.server.1.lock().len(), 1, "{what} is sent once");
+        }
+        assert_eq!(delays.split_off(1), GROWING, "{what}");
+        let error = bench.worker.stats.last_error().unwrap().error;
+        assert!(error.contains("the first one had no effect"), "{what}: {error}");
+    }
+}
+
+/// A write that failed, or met another version, may be sent again by the next plan.
+#[tokio::test(start_paused = true)]
+async fn write_that_did_not_succeed_may_be_repeated() {
+    let fails: fn() -> Write = || Write { keep_going: true, ..write(Verb::Update(Bytes::new())) };
+    let conflicts: fn() -> Write = || {
+        let tolerate = Tolerate { conflict: true, ..Tolerate::default() };
+        Write { tolerate, ..write(Verb::Update(Bytes::new())) }
+    };
+    for of in [fails, conflicts] {
+        let bench = Bench::new();
+        let steps = || vec![Step::Write(of())];
+        let looking = Plan { steps: steps(), look_again: true, ..Plan::default() };
+        bench.script.plans.lock().extend([looking, Plan { steps: steps(), ..Plan::default() }]);
+        let (code, body) = refusal(409, "Conflict");
+        bench.server.answer(code, body);
+        bench.server.answer(200, pod("5"));
+        bench.reconcile().await;
+        assert_eq!(bench.server.1.lock().len(), 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn recheck_follows_writes_that_changed_something() {
+    let soon = Duration::from_secs(5);
+    for (answered, requeue_after) in [("5", None), ("6", Some(soon))] {
+        let bench = Bench::new();
+        cached(&bench, None);
+        let steps = vec![Step::Write(patch())];
+        let plan = Plan { steps, recheck_after: Some(soon), ..Plan::default() };
+        bench.script.plans.lock().push_back(plan);
+        bench.server.answer(200, pod(answered));
+        let expected = Outcome::Done { writes: 1, requeue_after, cooldown: Cooldown::NONE };
+        assert_eq!(bench.reconcile().await, expected, "stored at version {answered}");
+    }
+    let bench = Bench::new();
+    bench.script.plans.lock().push_back(Plan { recheck_after: Some(soon), ..Plan::default() });
+    let nothing = Outcome::Done { writes: 0, requeue_after: None, cooldown: Cooldown::NONE };
+    assert_eq!(bench.reconcile().await, nothing);
+}
 
 #[tokio::test(start_paused = true)]
 async fn requeue_without_delay_after_no_change_backs_off() {

@@ -112,7 +112,7 @@ impl Reflector {
     /// Runs for ever; ends by being dropped.
     pub(super) async fn run(&self) {
         let begun = Instant::now();
-        let may_hold_something = !self.store.resource_version().is_empty();
+        let may_hold_something = self.store.is_filled();
         let mut state = State::new(self.stream, may_hold_something, Backoff::up_to(self.timing.pause));
         let mut watch: Option<Watch> = None;
         let mut asked_in = self.reachability.outages();

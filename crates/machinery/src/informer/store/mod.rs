@@ -29,6 +29,7 @@ mod tests;
 use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -127,6 +128,8 @@ pub struct Store {
     handlers: Mutex<Handlers>,
     /// Apart from the contents, because it moves after the handlers were told.
     resource_version: RwLock<Str>,
+    /// Set when handlers have received a complete list. A list need not have a resource version.
+    has_list: AtomicBool,
     /// Objects of which handlers are told in one go, at most.
     slice: usize,
 }
@@ -161,6 +164,7 @@ impl Store {
             contents: RwLock::default(),
             handlers: Mutex::default(),
             resource_version: RwLock::default(),
+            has_list: AtomicBool::new(false),
             slice: SLICE,
         }
     }
@@ -184,6 +188,11 @@ impl Store {
     /// list. Readers may see objects that are newer, never ones that are older.
     pub fn resource_version(&self) -> Str {
         self.resource_version.read().clone()
+    }
+
+    /// Returns whether a complete list was received. The API server of an aggregated API may send one without a resource version.
+    pub fn is_filled(&self) -> bool {
+        self.has_list.load(Ordering::Acquire) || !self.resource_version.read().is_empty()
     }
 
     /// The object at `key`.

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tokio::task::yield_now;
 
@@ -242,6 +243,7 @@ impl Store {
                 }
                 Untold::Reached(version) => {
                     self.advance(handlers, &version);
+                    self.has_list.store(true, Ordering::Release);
                     handlers.waiters.replaced(|key| self.get(key));
                 }
             }

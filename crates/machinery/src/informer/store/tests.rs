@@ -226,6 +226,19 @@ fn the_resource_version_moves_after_the_handlers_were_told() {
 }
 
 #[test]
+fn store_is_filled_by_a_list_without_a_resource_version() {
+    for objects in [Vec::new(), vec![object("a", 1)]] {
+        let store = Store::new(PODS);
+        assert!(!store.is_filled());
+        store.replace(objects, "");
+        assert_eq!((store.resource_version().as_str(), store.is_filled()), ("", true));
+    }
+    let store = Store::new(PODS);
+    store.bookmark("9");
+    assert!(store.is_filled());
+}
+
+#[test]
 fn an_object_that_did_not_change_keeps_its_allocation() {
     let store = Store::new(PODS);
     let first = object("a", 1);

@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use super::EventSpec;
 use crate::api::Kind;
-use crate::api::meta::ObjectMeta;
+use crate::api::meta::{ObjectMeta, PartialObjectMetadata};
 use crate::model::Key;
-use crate::wire::splice::Edit;
-use crate::wire::{Str, Uid};
+use crate::wire::splice::{Edit, without};
+use crate::wire::{Str, Uid, field};
 
 /// One write.
 #[derive(Clone, Debug)]
@@ -194,6 +194,33 @@ impl Patch {
             Self::Apply { object, .. } => object,
         }
     }
+
+    /// Returns the patch without its resourceVersion precondition.
+    fn without_version(&self) -> Self {
+        let mut patch = self.clone();
+        let (Self::Merge(value)
+        | Self::Strategic(value)
+        | Self::Json(value)
+        | Self::Apply { object: value, .. }) = &mut patch;
+        if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("resourceVersion");
+        }
+        patch
+    }
+}
+
+/// Returns whether two encoded objects are equal apart from resourceVersion, generation and managedFields.
+fn is_same_object(one: &Bytes, other: &Bytes) -> bool {
+    const METADATA: u32 = field!(PartialObjectMetadata, metadata);
+    const KEPT_OF_WRITES: [u32; 3] = [
+        field!(ObjectMeta, resourceVersion),
+        field!(ObjectMeta, generation),
+        field!(ObjectMeta, managedFields),
+    ];
+    let content = |object: &Bytes| {
+        KEPT_OF_WRITES.iter().try_fold(object.to_vec(), |object, inner| without(&object, METADATA, *inner))
+    };
+    one == other || matches!((content(one), content(other)), (Ok(one), Ok(other)) if one == other)
 }
 
 /// Refusals that are as good as success.
@@ -236,6 +263,26 @@ impl Write {
         }
     }
 
+    /// Whether this write asks for the same as `earlier`, apart from the version that each of them rests on. A delete never does: no
+    /// webhook undoes one, and what is deleted may have been created again.
+    pub fn repeats(&self, earlier: &Self) -> bool {
+        let is_same = || match (&self.verb, &earlier.verb) {
+            (Verb::Create(this), Verb::Create(other)) => this == other,
+            (Verb::Update(this), Verb::Update(other)) => is_same_object(this, other),
+            (Verb::UpdateLast(this), Verb::UpdateLast(other)) => this == other,
+            (
+                Verb::UpdateFinished { object: this, order },
+                Verb::UpdateFinished { object: other, order: other_order },
+            ) => order == other_order && is_same_object(this, other),
+            (Verb::Patch(this), Verb::Patch(other)) => this.without_version() == other.without_version(),
+            _ => false,
+        };
+        self.kind == earlier.kind
+            && self.key == earlier.key
+            && self.subresource == earlier.subresource
+            && is_same()
+    }
+
     /// The same write to a subresource of the object.
     #[must_use]
     pub fn on(self, subresource: &'static str) -> Self {
@@ -249,5 +296,71 @@ impl fmt::Display for Write {
         let Self { kind, key, subresource, .. } = self;
         let slash = if subresource.is_empty() { "" } else { "/" };
         write!(f, "{} {kind}{slash}{subresource} {key}", self.verb.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::kinds::{CONFIG_MAPS, PODS};
+    use crate::api::pod::Pod;
+    use crate::wire::Message as _;
+
+    /// A pod at this version with this phase.
+    fn pod(resource_version: &str, phase: &str) -> Bytes {
+        let metadata = ObjectMeta {
+            name: "a".into(),
+            resource_version: resource_version.into(),
+            ..ObjectMeta::default()
+        };
+        let mut pod = Pod { metadata, ..Pod::default() };
+        pod.status.phase = phase.into();
+        pod.to_bytes().into()
+    }
+
+    fn write(verb: Verb) -> Write {
+        Write::new(&PODS, Key::new("ns", "a"), verb)
+    }
+
+    #[test]
+    fn write_repeats_another_of_the_same_content_at_whatever_version() {
+        let patch = |version: &str, phase: &str| {
+            let metadata = serde_json::json!({ "uid": "u", "resourceVersion": version });
+            let object = serde_json::json!({ "metadata": metadata, "status": { "phase": phase } });
+            [
+                write(Verb::Patch(Patch::Merge(object.clone()))),
+                write(Verb::Patch(Patch::Apply { manager: "m", force: true, object })),
+            ]
+        };
+        let order = || FinishOrder { finisher: "f", details: Value::Null };
+        let edits = || vec![Edit::set_text(&[1, 1], "a")];
+        let table: Vec<(Write, Write, bool)> = vec![
+            (write(Verb::Create(pod("", "x"))), write(Verb::Create(pod("", "x"))), true),
+            (write(Verb::Create(pod("", "x"))), write(Verb::Create(pod("", "y"))), false),
+            (write(Verb::Update(pod("1", "x"))), write(Verb::Update(pod("1", "x"))), true),
+            (write(Verb::Update(pod("2", "x"))), write(Verb::Update(pod("1", "x"))), true),
+            (write(Verb::Update(pod("1", "x"))), write(Verb::Update(pod("1", "y"))), false),
+            (write(Verb::Update(pod("1", "x"))).on("status"), write(Verb::Update(pod("1", "x"))), false),
+            (write(Verb::UpdateLast(edits())), write(Verb::UpdateLast(edits())), true),
+            (write(Verb::UpdateLast(edits())), write(Verb::UpdateLast(Vec::new())), false),
+            (
+                write(Verb::UpdateFinished { object: pod("2", "x"), order: order() }),
+                write(Verb::UpdateFinished { object: pod("1", "x"), order: order() }),
+                true,
+            ),
+            (write(Verb::Update(pod("1", "x"))), write(Verb::Create(pod("1", "x"))), false),
+            (write(Verb::delete("u".into())), write(Verb::delete("u".into())), false),
+        ];
+        for (this, earlier, repeats) in table {
+            assert_eq!(this.repeats(&earlier), repeats, "{:?} after {:?}", this.verb, earlier.verb);
+        }
+        for at in 0..2 {
+            assert!(patch("2", "x")[at].repeats(&patch("1", "x")[at]), "{at}");
+            assert!(!patch("1", "y")[at].repeats(&patch("1", "x")[at]), "{at}");
+        }
+        let create = || Verb::Create(pod("", "x"));
+        let elsewhere = Write::new(&PODS, Key::new("other", "a"), create());
+        let another = Write::new(&CONFIG_MAPS, Key::new("ns", "a"), create());
+        assert!(!elsewhere.repeats(&write(create())) && !another.repeats(&write(create())));
     }
 }

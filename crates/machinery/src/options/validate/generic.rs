@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::Check;
+use crate::model::names::is_subdomain;
 use crate::options::duration::format as format_go;
 
 /// How much longer than a retry period the renew deadline must be, because a retry waits up to this much longer by
@@ -56,7 +57,7 @@ impl Check<'_> {
             ("leader-elect-resource-name", &flags.leader_elect_resource_name),
             ("leader-elect-resource-namespace", &flags.leader_elect_resource_namespace),
         ] {
-            if !is_dns_name(value) {
+            if !is_subdomain(value) {
                 self.fail(
                     flag,
                     format!("{value:?} can't be the name of an object"),
@@ -115,13 +116,4 @@ fn is_server_address(text: &str) -> bool {
     with_scheme.parse::<http::Uri>().is_ok_and(|uri| {
         matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some_and(|host| !host.is_empty())
     })
-}
-
-/// Whether a text can be the name of an object: dot-separated labels as in RFC 1123.
-fn is_dns_name(text: &str) -> bool {
-    let label = |label: &str| {
-        let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        !label.is_empty() && label.chars().all(inner) && !label.starts_with('-') && !label.ends_with('-')
-    };
-    text.len() <= 253 && text.split('.').all(label)
 }

@@ -3,6 +3,7 @@
 use ipnet::IpNet;
 
 use super::Check;
+use crate::model::addresses::parse_range;
 
 /// The bits by which an IPv6 range for a Node may be longer than the cluster's: the original's allocator, which keeps a
 /// bit for each possible range, dies of more. It has no such limit for IPv4.
@@ -75,9 +76,9 @@ impl Check<'_> {
         let allowed = "a CIDR such as 10.0.0.0/16, or an IPv4 and an IPv6 one separated by a comma";
         let mut nets = Vec::new();
         for part in text.split(',').map(str::trim) {
-            match part.parse::<IpNet>() {
-                Ok(net) => nets.push(net.trunc()),
-                Err(_) => self.fail(flag, format!("{part:?} is not a CIDR"), allowed),
+            match parse_range(part) {
+                Some(net) => nets.push(net),
+                None => self.fail(flag, format!("{part:?} is not a CIDR"), allowed),
             }
         }
         if nets.len() != text.split(',').count() {

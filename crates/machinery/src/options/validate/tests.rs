@@ -140,6 +140,7 @@ fn admin_overrides_are_all_or_disable_only() {
 fn networks() {
     let allocate = "--allocate-node-cidrs";
     valid(&[allocate, "--cluster-cidr=10.0.0.0/16"]);
+    valid(&[allocate, "--cluster-cidr=010.000.0.0/016"]);
     valid(&[
         allocate,
         "--cluster-cidr=10.0.0.0/16,fd00::/48",

@@ -294,7 +294,11 @@ impl Setup {
     }
 
     pub(super) async fn start(&self) -> Running {
-        let server = self.bind().await.unwrap();
+        self.run(self.bind().await.unwrap())
+    }
+
+    /// Runs a server of this setup.
+    pub(super) fn run(&self, server: SecureServer) -> Running {
         let (address, authorizer) = (server.local_addr(), server.authorizer());
         let reload = server.reload();
         let shutdown = CancellationToken::new();

@@ -4,13 +4,16 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use rustls::SignatureScheme;
-use rustls::sign::SigningKey;
+use rustls::sign::{CertifiedKey, SigningKey};
 use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{AlgorithmIdentifier, PrivateKeyDer, alg_id};
+use rustls_pki_types::{AlgorithmIdentifier, CertificateDer, PrivateKeyDer, alg_id};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use super::authn::whoami;
-use super::fixtures::{FakeReviews, Pair, Setup};
+use super::fixtures::{Client, FakeReviews, Pair, Running, Setup};
 use crate::tls::provider;
+use crate::tls::slow_key::SlowKey;
 use crate::x509::fixtures::{Draft, element, extension, name_part, to_pem};
 
 /// A kind of key, one of its kind, and how it signs certificates.
@@ -103,6 +106,49 @@ async fn each_kind_of_key_serves_in_a_ca_a_server_and_a_client() {
             }
         }
     }
+}
+
+/// A port whose key is replaced by a slow one; returns the port, a client of it, and the slow key.
+async fn slow_port() -> (Running, Client, SlowKey) {
+    let kind = KINDS[1];
+    let serving = kind.sign(&kind.draft("server", &[alternative_name("localhost")]));
+    let ca = kind.ca().cert;
+    let setup = port(&serving, &ca);
+    let key = SlowKey::new(kind.key());
+    let chain = vec![CertificateDer::from_pem_slice(serving.cert.as_bytes()).unwrap()];
+    let server = setup.bind().await.unwrap();
+    server.replace_certificate(CertifiedKey::new(chain, Arc::new(key.clone())));
+    let running = setup.run(server);
+    let mut client = running.client();
+    client.trust = ca;
+    (running, client, key)
+}
+
+#[tokio::test]
+async fn slow_signature_of_a_handshake_is_made_off_the_thread_of_the_port() {
+    let (_running, client, key) = slow_port().await;
+    for _ in 0..2 {
+        assert_eq!(client.get("/healthz").await.status, StatusCode::OK);
+    }
+    let threads = key.threads.lock().clone();
+    assert_eq!(threads.len(), 2);
+    for (id, name) in &threads {
+        assert_ne!(*id, std::thread::current().id());
+        assert_eq!(name.as_deref(), Some("coxswain-tls"));
+    }
+    assert_eq!(threads[0].0, threads[1].0, "a thread for each handshake");
+}
+
+#[tokio::test]
+async fn slow_handshake_with_bytes_that_are_no_tls_ends_with_the_answer_of_a_fast_one() {
+    let (running, client, key) = slow_port().await;
+    let mut plain = TcpStream::connect(running.address).await.unwrap();
+    plain.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    plain.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.0 400"), "{answer}");
+    assert_eq!(key.threads.lock().len(), 0);
+    assert_eq!(client.get("/healthz").await.status, StatusCode::OK);
 }
 
 #[tokio::test]

@@ -220,10 +220,68 @@ async fn self_made_certificate_in_its_directory_is_renewed_with_its_key() {
         assert_eq!(later.end(), end_of(&replaced));
         assert!(later.end() > (begin + DAY * 3300).as_second());
         assert!(replaced.ends_with(later.server.self_signed_authority().borrow().as_ref().unwrap()));
-        // The port before sees the file change.
+        // The port before sees the file change, once its clock is right.
+        port.clock.advance(DAY * 2708);
         reload().await;
         assert_eq!(port.end(), later.end());
         assert_eq!(*authority.borrow_and_update(), *later.server.self_signed_authority().borrow());
+    }
+}
+
+/// The clock was ahead when the file was made, or is behind now.
+#[tokio::test]
+async fn self_made_certificate_that_is_not_valid_yet_is_served_and_stays() {
+    let begin: Timestamp = BEGIN.parse().unwrap();
+    let mut setup = Setup::new(FakeReviews::default());
+    setup.options.tls.cert_and_key = None;
+    setup.options.tls.cert_dir = Some(setup.dir.path().to_owned());
+    let files = ["kube-controller-manager.crt", "kube-controller-manager.key"];
+    let read = || files.map(|file| std::fs::read_to_string(setup.dir.path().join(file)).unwrap());
+    let ahead = Timed::bind(&setup, begin + DAY * 100).await;
+    let made = read();
+    let end = end_of(&made[0]);
+    assert_eq!(ahead.end(), end);
+
+    let port = Timed::bind(&setup, begin).await;
+    port.server.reload()().await;
+    assert_eq!(port.end(), end);
+    assert_eq!(read(), made);
+}
+
+/// An operator who puts another pair into the directory replaces one file after the other.
+#[tokio::test]
+async fn half_a_pair_of_somebody_else_in_the_directory_is_never_overwritten() {
+    let files = ["kube-controller-manager.crt", "kube-controller-manager.key"];
+    for half in 0..2 {
+        for is_removed in [false, true] {
+            let mut setup = Setup::new(FakeReviews::default());
+            setup.options.tls.cert_and_key = None;
+            setup.options.tls.cert_dir = Some(setup.dir.path().to_owned());
+            let theirs = setup.server_ca.server(&["localhost"]);
+            let theirs = [&theirs.cert, &theirs.key];
+            let port = Timed::bind(&setup, BEGIN.parse().unwrap()).await;
+            let (first, reload) = (port.end(), port.server.reload());
+            if is_removed {
+                std::fs::remove_file(setup.dir.path().join(files[1 - half])).unwrap();
+            } else {
+                setup.write(files[half], theirs[half]);
+            }
+            let read = || files.map(|file| std::fs::read_to_string(setup.dir.path().join(file)).ok());
+            let before = read();
+            port.clock.advance(DAY * 300);
+            reload().await;
+            assert_eq!((read(), port.end()), (before.clone(), first), "the old one is valid");
+            port.clock.advance(DAY * 100);
+            reload().await;
+            assert_eq!(read(), before);
+            assert!(port.end() > first, "the old one has expired, so a new one is served from memory");
+            for (file, content) in files.iter().zip(theirs) {
+                setup.write(file, content);
+            }
+            reload().await;
+            assert_eq!(port.end(), end_of(theirs[0]));
+            assert_eq!(read(), theirs.map(|content| Some(content.clone())));
+        }
     }
 }
 

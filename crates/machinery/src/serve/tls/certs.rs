@@ -34,6 +34,7 @@ struct Served {
 struct Lookup {
     default: Arc<CertifiedKey>,
     by_name: HashMap<String, Arc<CertifiedKey>>,
+    signs_slowly: bool,
 }
 
 /// What handshakes choose from.
@@ -93,6 +94,11 @@ impl CertStore {
         ends.min()
     }
 
+    /// Whether a key of the port signs so slowly that handshakes need a thread of their own.
+    pub(in crate::serve) fn signs_slowly(&self) -> bool {
+        self.lookup.load().signs_slowly
+    }
+
     fn find(&self, name: Option<&str>) -> Arc<CertifiedKey> {
         let lookup = self.lookup.load();
         let Some(name) = name else { return Arc::clone(&lookup.default) };
@@ -127,8 +133,10 @@ fn lookup(all: &Certificates) -> Lookup {
     {
         by_name.insert(COXSWAIN_NAME.to_owned(), Arc::clone(signed));
     }
+    // The key of the signed certificate is on P-256.
+    let signs_slowly = all.served.iter().any(|served| crate::tls::signs_slowly(&*served.key.key));
     // There is always a first: `new` put it there.
-    Lookup { default: Arc::clone(&all.served[0].key), by_name }
+    Lookup { default: Arc::clone(&all.served[0].key), by_name, signs_slowly }
 }
 
 /// The DNS names of a certificate; its common name where it has none.

@@ -15,8 +15,8 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 
 use super::super::key_cases::{KEY_CASES, KeyCase};
 use super::super::{
-    KeyError, Roots, ServerVerifier, certified_key, provider, signing_key, verify_tls12_signature,
-    verify_tls13_signature,
+    KeyError, Roots, ServerVerifier, certified_key, provider, signing_key, signs_slowly,
+    verify_tls12_signature, verify_tls13_signature,
 };
 use crate::x509::fixtures::{Draft, element, extension, name_part, to_pem};
 
@@ -122,6 +122,18 @@ fn each_key_that_go_accepts_signs_and_is_verified_in_the_same_versions_of_tls() 
             assert!(case.go[at] || !case.coxswain[at], "{}: Go refuses", case.name);
         }
     }
+}
+
+#[test]
+fn rsa_keys_of_more_than_2048_bits_count_as_slow() {
+    let mut slow = 0;
+    for case in KEY_CASES.iter().filter(|case| case.coxswain[1]) {
+        let bits = case.name.strip_prefix("RSA of ").and_then(|rest| rest.strip_suffix(" bits"));
+        let expected = bits.is_some_and(|bits| bits.parse::<u32>().unwrap() > 2048);
+        slow += usize::from(expected);
+        assert_eq!(signs_slowly(&*load(case).unwrap().key), expected, "{}", case.name);
+    }
+    assert_eq!(slow, 2);
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod keys;
 use std::time::Duration;
 
 use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls_pki_types::{AlgorithmIdentifier, CertificateDer, PrivateKeyDer, UnixTime, alg_id};
 
 use super::cases::{NOW, cases};
 use super::key_cases::CHAINS;
@@ -36,6 +36,40 @@ fn chains_are_accepted_as_the_table_says_and_never_where_go_refuses() {
             case.intermediates.iter().map(|der| CertificateDer::from(&der[..])).collect();
         let verified = roots.verify(&CertificateDer::from(&case.leaf[..]), &chain, case.purpose, at(NOW));
         assert_eq!(verified.is_ok(), case.is_accepted, "{}: {verified:?}", case.name);
+    }
+}
+
+/// Keys with signatures of the text "message" by OpenSSL. Go verifies those of 1024 bits and more with an exponent below 2^31; the oracle
+/// in `tests/oracle` says so of requests by the same keys.
+#[test]
+fn rsa_keys_that_are_too_small_or_have_a_large_exponent_verify_nothing() {
+    macro_rules! key {
+        ($name:literal) => {
+            (
+                include_bytes!(concat!("../../../../../tests/data/tls/bounds/", $name, ".pub")).as_slice(),
+                include_bytes!(concat!("../../../../../tests/data/tls/bounds/", $name, ".sig")).as_slice(),
+            )
+        };
+    }
+    let by = |algorithm: AlgorithmIdentifier| {
+        let all = provider().signature_verification_algorithms.all;
+        all.iter().filter(move |each| each.signature_alg_id() == algorithm).copied().collect::<Vec<_>>()
+    };
+    let absent =
+        AlgorithmIdentifier::from_slice(&[0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0b]);
+    // Without parameters, keys have 2048 bits at least.
+    for (name, (key, signature), expected) in [
+        ("1023 bits", key!("rsa1023"), [false, false]),
+        ("1024 bits", key!("rsa1024"), [true, false]),
+        ("an exponent of 2^31 - 1", key!("e31"), [true, true]),
+        ("an exponent of 2^31 + 1", key!("e32"), [false, false]),
+    ] {
+        for (algorithm, expected) in [alg_id::RSA_PKCS1_SHA256, absent].into_iter().zip(expected) {
+            let found = by(algorithm);
+            assert_eq!(found.len(), 1);
+            let verified = found[0].verify_signature(key, b"message", signature);
+            assert_eq!(verified.is_ok(), expected, "{name}: {algorithm:?}");
+        }
     }
 }
 

@@ -240,11 +240,14 @@ fn put_value(number: u32, holds: FieldType, value: &RawValue, out: &mut Vec<u8>)
             nested(number, out, |body| put_bytes(body, 1, spelt.as_bytes()));
         }
         FieldType::Time | FieldType::MicroTime => {
-            let at: WallTime =
-                text(value)?.parse().map_err(|error: MalformedTime| JsonError::new(error.to_string()))?;
+            let text = text(value)?;
+            let at = if holds == FieldType::Time { text.parse() } else { WallTime::parse_micro(&text) };
+            let at = at.map_err(|error: MalformedTime| JsonError::new(error.to_string()))?;
             nested(number, out, |body| {
-                put_varint_field(body, 1, at.seconds() as u64);
-                put_varint_field(body, 2, u64::from(at.subsec_nanoseconds()));
+                if !at.is_unset() {
+                    put_varint_field(body, 1, at.seconds() as u64);
+                    put_varint_field(body, 2, u64::from(at.subsec_nanoseconds()));
+                }
             });
         }
         FieldType::IntOrString => put_int_or_string(number, value, out)?,

@@ -126,6 +126,22 @@ fn values_of_every_type_go_both_ways() {
     assert_eq!(back(&protobuf(&negative)), negative);
 }
 
+/// As in Kubernetes, the first second of the year 1 is no time, and a time with microseconds has six digits of them.
+#[test]
+fn times_are_read_as_in_kubernetes() {
+    let lease = |acquired: &str| json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "a"}, "spec": {"acquireTime": acquired}});
+    let acquired = |text: &str| back(&protobuf(&lease(text)))["spec"]["acquireTime"].clone();
+    assert_eq!(acquired("2026-11-26T09:00:00.000120+01:00"), "2026-11-26T08:00:00.000120Z");
+    assert_eq!(acquired("0001-01-01T00:00:00.000000Z"), Json::Null);
+    for text in ["2026-11-26T08:00:00Z", "2026-11-26T08:00:00.00012Z", "2026-11-26T08:00:00.0001200Z"] {
+        let error = object_from_json(lease(text).to_string().as_bytes()).unwrap_err().to_string();
+        assert!(error.starts_with("malformed JSON in spec.acquireTime: "), "{error}");
+    }
+    let mut unset = pod();
+    unset["metadata"]["creationTimestamp"] = json!("0001-01-01T00:00:00Z");
+    assert_eq!(back(&protobuf(&unset))["metadata"]["creationTimestamp"], Json::Null);
+}
+
 #[test]
 fn lists_of_metadata_do_not_say_again_what_their_items_are() {
     let list = json!({

@@ -152,12 +152,12 @@ fn an_object_that_is_not_what_was_observed_any_more_is_read() {
     let _ = (room.see(&owner), room.see(&dependent), room.lose(&owner.at(4)));
     let attempts = &room.built.loops[0].reconcile;
     let key = Key::new("", dependent.uid.to_str());
-    let pass = |code: u16| {
+    let refused = |verb: &'static str, kind: &'static Kind, code: u16| {
         let failure = Failure {
-            what: "delete things a/dependent".to_owned(),
-            verb: "delete",
+            what: format!("{verb} a/dependent"),
+            verb,
             subresource: "",
-            kind: &THING,
+            kind,
             key: Key::of(&dependent),
             code,
             reason: Str::EMPTY,
@@ -166,10 +166,17 @@ fn an_object_that_is_not_what_was_observed_any_more_is_read() {
         };
         attempts.plan(&key, &[failure], &Reads::default(), Timestamp::UNIX_EPOCH)
     };
-    let Ok(Pass::Needs(needs)) = pass(409) else { panic!("{:?}", pass(409)) };
+    let pass = refused("delete", &THING, 409);
+    let Ok(Pass::Needs(needs)) = pass else { panic!("{pass:?}") };
     assert_eq!(needs, [Read::Object(&THING, Key::of(&dependent))]);
-    assert!(matches!(pass(422), Ok(Pass::Needs(_))), "so is one whose patch does not fit");
-    assert!(matches!(pass(500), Ok(Pass::Nothing)), "it is tried again later");
+    assert!(
+        matches!(refused("patch", &THING, 422), Ok(Pass::Needs(_))),
+        "so is one whose patch does not fit"
+    );
+    for (verb, kind, code) in [("delete", &THING, 422), ("delete", &THING, 500), ("patch", &THING, 500)] {
+        let pass = refused(verb, kind, code);
+        assert!(matches!(pass, Ok(Pass::Nothing)), "{verb} {code} is tried again later: {pass:?}");
+    }
 }
 
 #[tokio::test]

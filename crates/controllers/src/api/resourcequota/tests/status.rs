@@ -22,7 +22,7 @@ fn a_new_quota_gets_its_status() {
     assert_eq!(written.metadata, view.quota.metadata);
     assert_eq!(written.spec, view.quota.spec);
     assert_eq!(get(&written.raw, &[99]).unwrap().unwrap().bytes().unwrap(), b"unknown");
-    assert_eq!((plan.requeue_after, plan.retry), (AGAIN, None));
+    assert_eq!((plan.recheck_after, plan.requeue_after, plan.retry), (AGAIN, None, None));
 }
 
 #[test]

@@ -74,6 +74,9 @@ fn a_document_that_the_index_no_longer_lists_is_removed() {
     world.committed();
     let library = &world.room.library;
     assert_eq!(library.unlisted(&index("2")), Vec::<String>::new());
+    for malformed in [json!(null), json!({}), json!({ "paths": null }), json!({ "paths": [] })] {
+        assert_eq!(library.unlisted(&malformed), Vec::<String>::new(), "{malformed}");
+    }
     let unlisted = library.unlisted(&json!({ "paths": { "apis/apps/v1": {} } }));
     assert_eq!(unlisted, ["apis/example.com/v1"]);
     coxswain_machinery::framework::Memory::commit(

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use coxswain_machinery::oracle::{BATCH, Oracle, Random};
 use coxswain_machinery::tls::cases::{Case, NOW, cases, mutants};
 use coxswain_machinery::tls::key_cases::{CHAINS, KEY_CASES};
 use coxswain_machinery::tls::{Purpose, Roots};
@@ -13,8 +14,7 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 use serde_json::Value;
 
 use super::super::fixtures::{element, subject_part};
-use super::Oracle;
-use super::mutations::{CONTENTS, Random};
+use super::mutations::CONTENTS;
 
 /// Returns a certificate. Its signature is not valid, which reading does not tell.
 fn certificate(key: &[u8], issuer: &[u8], subject: &[u8], times: &[u8]) -> Vec<u8> {
@@ -156,7 +156,7 @@ fn go_trusts_the_certificates_of_openssl_that_coxswain_trusts() {
 fn mutated_chains_are_never_accepted_where_go_refuses() {
     let (mut oracle, mut accepted, mut all) = (Oracle::start(), 0, 0);
     let mutants: Vec<Case> = mutants().collect();
-    for batch in mutants.chunks(super::BATCH) {
+    for batch in mutants.chunks(BATCH) {
         let texts: Vec<Vec<u8>> = batch.iter().map(chain).collect();
         oracle.ask(&texts);
         let ours: Vec<bool> = batch.iter().map(is_accepted).collect();

@@ -9,9 +9,6 @@ mod mutations;
 mod recorded;
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, BufWriter, Write as _};
-use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
@@ -19,71 +16,11 @@ use super::fixtures::{SIGNATURES, named, to_der, to_pem};
 use super::tests::ordinary;
 use super::{AlternativeName, Attribute, CertificateRequest, LABEL, RequestError};
 use crate::identity::pem;
+use coxswain_machinery::oracle::{BATCH, Oracle, batches};
 use mutations::{Mutator, variants};
 
-/// Requests that are sent to the oracle together.
-const BATCH: usize = 2_000;
 /// Batches of `make unit`, and with COXSWAIN_FULL.
 const BATCHES: (usize, usize) = (10, 500);
-
-/// The oracle, which ends with its input.
-struct Oracle {
-    process: Child,
-    questions: Option<BufWriter<ChildStdin>>,
-    answers: BufReader<ChildStdout>,
-}
-
-impl Oracle {
-    fn start() -> Self {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/oracle/build.sh");
-        let output = Command::new(script).stderr(Stdio::inherit()).output().expect("build.sh runs");
-        assert!(output.status.success(), "tests/oracle/build.sh: {}", output.status);
-        let program = String::from_utf8(output.stdout).expect("a path");
-        let mut process = Command::new(program.trim_end())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the oracle starts");
-        let questions = process.stdin.take().map(BufWriter::new);
-        let answers = BufReader::new(process.stdout.take().expect("its output"));
-        Self { process, questions, answers }
-    }
-
-    /// Returns Go's reading of each text.
-    fn read(&mut self, texts: &[Vec<u8>]) -> Vec<Value> {
-        self.ask(texts);
-        self.answers(texts.len())
-    }
-
-    fn ask(&mut self, texts: &[Vec<u8>]) {
-        let to = self.questions.as_mut().expect("it runs");
-        let mut send = |bytes: &[u8]| to.write_all(bytes).expect("the oracle reads");
-        send(&(texts.len() as u32).to_be_bytes());
-        for text in texts {
-            send(&(text.len() as u32).to_be_bytes());
-            send(text);
-        }
-        to.flush().expect("the oracle reads");
-    }
-
-    fn answers(&mut self, count: usize) -> Vec<Value> {
-        let mut line = String::new();
-        let answer = |_| {
-            line.clear();
-            self.answers.read_line(&mut line).expect("the oracle answers");
-            serde_json::from_str(&line).expect("an answer")
-        };
-        (0..count).map(answer).collect()
-    }
-}
-
-impl Drop for Oracle {
-    fn drop(&mut self) {
-        drop(self.questions.take());
-        let ended = self.process.wait();
-        assert!(std::thread::panicking() || ended.is_ok_and(|status| status.success()), "the oracle failed");
-    }
-}
 
 fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
@@ -224,7 +161,7 @@ fn signatures_of_every_algorithm_are_verified_alike() {
 
 #[test]
 fn mutated_requests_are_never_read_differently() {
-    let batches = if std::env::var_os("COXSWAIN_FULL").is_some() { BATCHES.1 } else { BATCHES.0 };
+    let batches = batches(BATCHES);
     let (mut oracle, mut outcomes) = (Oracle::start(), BTreeMap::<Outcome, usize>::new());
     let mut mutator = Mutator::new();
     let mut texts = mutator.texts(0, BATCH);

@@ -11,36 +11,10 @@ use crate::identity::requests::fixtures::{
     element, extension_request, names_extension, sign, subject_part, to_der,
 };
 use crate::identity::requests::tests::ordinary;
+use coxswain_machinery::oracle::Random;
 pub(super) use signatures::variants;
 pub(super) use texts::{FRAMES, frame};
 use tree::{Length, Node};
-
-/// A generator of numbers (splitmix64).
-pub(super) struct Random(u64);
-
-impl Random {
-    pub(super) fn new(seed: u64) -> Self {
-        // The steps of the generator must not be steps from seed to seed, or the sequences of two seeds meet.
-        let mixed = seed.wrapping_add(1).wrapping_mul(0xd134_2543_de82_ef95);
-        Self(mixed ^ mixed >> 29)
-    }
-
-    /// Returns a number below `end`, which is not 0.
-    pub(super) fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ mixed >> 31) % end as u64) as usize
-    }
-
-    pub(super) fn byte(&mut self) -> u8 {
-        self.below(256) as u8
-    }
-
-    pub(super) fn one_of<'a, T: ?Sized>(&mut self, all: &[&'a T]) -> &'a T {
-        all[self.below(all.len())]
-    }
-}
 
 /// Contents of strings: some that every type has, some that only a few have, URIs, addresses, other characters.
 pub(super) const CONTENTS: &[&[u8]] = &[

@@ -11,12 +11,13 @@ use rcgen::KeyPair;
 use serde_json::{Map, Value};
 
 use super::mutations::{FRAMES, frame};
-use super::{Oracle, shown};
+use super::shown;
 use crate::identity::requests::CertificateRequest;
 use crate::identity::requests::fixtures::{
     element, extension_request, names_extension, signed, subject_part, to_der, to_pem,
 };
 use crate::identity::requests::tests::{ODD, TWO_GROUPS};
+use coxswain_machinery::oracle::Oracle;
 
 const RECORDED: &str = include_str!("../../../../../../tests/data/requests/recorded.tsv");
 const FILE: &str = "../../tests/data/requests/recorded.tsv";

@@ -45,6 +45,53 @@ fn a_pod_empties_a_volume_and_then_it_is_free() {
     assert_eq!(volume.status.phase, "Available");
 }
 
+/// The delete of the Pod that has emptied the volume is answered with an error although it took effect.
+#[test]
+fn recycler_pod_whose_delete_took_effect_and_failed_is_not_created_again() {
+    let world = world();
+    world.volumes("vol");
+    pod_is(&world, "Succeeded");
+    world.refuses("delete pods");
+    let why = "Warning VolumeFailedRecycle Recycle failed: failed to delete recycler pod: no";
+    let refused = format!("{DELETE} refused");
+    assert_eq!(done(world.volumes("vol")), [refused.as_str(), STATUS, why]);
+    world.refuses("nothing");
+    world.remove(&PODS, &Key::new("default", "recycler-for-vol"));
+    world.show_all();
+    assert_eq!(
+        done(world.volumes("vol")),
+        ["update persistentvolumes vol", STATUS, "Normal VolumeRecycled Volume recycled"]
+    );
+    assert_eq!(world.volume("vol").status.phase, "Available");
+    // The next release is emptied by a Pod of its own.
+    world.show_all();
+    release_again(&world, "two");
+    assert_eq!(done(world.volumes("vol")), [CREATE]);
+}
+
+/// A create that was answered late stores another Pod of that name after the delete.
+#[test]
+fn volume_waits_for_another_pod_of_the_name_of_its_recycler_pod() {
+    let world = world();
+    world.volumes("vol");
+    pod_is(&world, "Succeeded");
+    world.refuses("delete pods");
+    world.volumes("vol");
+    world.refuses("nothing");
+    world.remove(&PODS, &Key::new("default", "recycler-for-vol"));
+    world.put_pod("default", "recycler-for-vol", &json!({})).show_all();
+    world.keep_pod("recycler-for-vol");
+    for expected in [&[DELETE][..], &[]] {
+        assert_eq!(done(world.volumes("vol")), expected);
+        assert_eq!(world.volume("vol").status.phase, "Failed", "the Pod may still empty it");
+        world.show_all();
+    }
+    world.let_pod_go("recycler-for-vol");
+    let told = done(world.volumes("vol"));
+    assert_eq!(told.first().map(String::as_str), Some("update persistentvolumes vol"), "{told:?}");
+    assert_eq!(world.volume("vol").status.phase, "Available");
+}
+
 #[test]
 fn what_went_wrong_is_told_once_and_tried_again() {
     for (message, expected) in
@@ -72,6 +119,32 @@ fn what_went_wrong_is_told_once_and_tried_again() {
     let gone =
         "Warning VolumeFailedRecycle Recycle failed: failed to recycle volume: recycler pod was deleted";
     assert_eq!(done(world.volumes("vol")), [STATUS, gone]);
+}
+
+/// Nothing but this limit ends a Pod that no node takes, or one whose node is dead. A Pod that has started has its deadline besides.
+#[test]
+fn recycler_pod_that_does_not_start_or_end_is_given_up_after_an_hour() {
+    for (started, limit) in [(false, 3600), (true, 3600 + 60)] {
+        let world = world();
+        world.volumes("vol");
+        world.show_all();
+        let mut status = json!({ "phase": if started { "Running" } else { "Pending" } });
+        if started {
+            status["startTime"] = json!(now().to_string());
+        }
+        world.put_pod("default", "recycler-for-vol", &json!({ "status": status })).show_all();
+        world.later(limit - 1);
+        assert_eq!(done(world.volumes("vol")), [""; 0]);
+        world.later(1);
+        let why = "Warning VolumeFailedRecycle Recycle failed: failed to recycle volume: \
+                   recycler pod \"recycler-for-vol\" watch channel had been closed";
+        assert_eq!(done(world.volumes("vol")), [DELETE, STATUS, why]);
+        assert_eq!(world.volume("vol").status.phase, "Failed");
+        world.show_all();
+        assert_eq!(done(world.volumes("vol")), [CREATE], "it is tried again");
+        world.show_all();
+        assert_eq!(done(world.volumes("vol")), [""; 0], "with its own time");
+    }
 }
 
 #[test]

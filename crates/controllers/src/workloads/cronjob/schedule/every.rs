@@ -1,5 +1,8 @@
 //! `@every`: a duration as Go writes it, in whole seconds.
 
+use super::quote::quoted_bytes;
+use coxswain_machinery::options::duration::fraction_nanos;
+
 /// Units, and their nanoseconds.
 const UNITS: [(&str, u64); 8] = [
     ("ns", 1),
@@ -12,6 +15,8 @@ const UNITS: [(&str, u64); 8] = [
     ("h", 3600 * NANOS),
 ];
 const NANOS: u64 = 1_000_000_000;
+/// The largest magnitude of a number, and of a negative duration.
+const MOST: u64 = 1 << 63;
 
 /// The whole seconds of a duration, at least one.
 ///
@@ -26,7 +31,7 @@ pub(super) fn seconds(text: &str) -> Result<i64, String> {
 
 /// Its nanoseconds, whatever its sign.
 fn nanos(text: &str) -> Result<u64, String> {
-    let invalid = || format!("time: invalid duration \"{text}\"");
+    let invalid = || format!("time: invalid duration {}", quoted_bytes(text));
     let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
     if rest == "0" {
         return Ok(0);
@@ -41,34 +46,35 @@ fn nanos(text: &str) -> Result<u64, String> {
         if whole.is_empty() && fraction.is_empty() {
             return Err(invalid());
         }
+        let whole = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| invalid())? };
+        if whole > MOST {
+            return Err(invalid());
+        }
         let end = after.find(|c: char| c == '.' || c.is_ascii_digit()).unwrap_or(after.len());
         let (unit, after) = after.split_at(end);
         if unit.is_empty() {
-            return Err(format!("time: missing unit in duration \"{text}\""));
+            return Err(format!("time: missing unit in duration {}", quoted_bytes(text)));
         }
-        let unknown = || format!("time: unknown unit \"{unit}\" in duration \"{text}\"");
+        let unknown = || {
+            let (unit, text) = (quoted_bytes(unit), quoted_bytes(text));
+            format!("time: unknown unit {unit} in duration {text}")
+        };
         let (_, scale) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(unknown)?;
-        let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| invalid())? };
-        let part = whole.checked_mul(*scale).and_then(|part| part.checked_add(fraction_of(fraction, *scale)));
+        let part =
+            whole.checked_mul(*scale).and_then(|part| part.checked_add(fraction_nanos(fraction, *scale)));
         nanos = part.and_then(|part| nanos.checked_add(part)).ok_or_else(invalid)?;
-        if i64::try_from(nanos).is_err() {
+        if nanos > MOST {
             return Err(invalid());
         }
         rest = after;
+    }
+    // The shortest duration has a larger magnitude than the longest.
+    if nanos == MOST && !text.starts_with('-') {
+        return Err(invalid());
     }
     Ok(nanos)
 }
 
 fn digits(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
-}
-
-/// The nanoseconds in a decimal fraction of a unit.
-fn fraction_of(digits: &str, scale: u64) -> u64 {
-    let (mut value, mut power) = (0_u128, 1_u128);
-    for digit in digits.bytes().take(18) {
-        value = value * 10 + u128::from(digit - b'0');
-        power *= 10;
-    }
-    (value * u128::from(scale) / power) as u64
 }

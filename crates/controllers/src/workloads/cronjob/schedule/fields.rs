@@ -3,6 +3,7 @@
 use jiff::civil::{Date, DateTime};
 
 use super::ScheduleError;
+use super::quote::quoted;
 
 /// Values that a field can have, and names for them.
 struct Bounds {
@@ -173,15 +174,26 @@ fn value(text: &str, bounds: &Bounds) -> Result<u64, ScheduleError> {
 }
 
 fn number(text: &str) -> Result<u64, ScheduleError> {
-    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
-    let why = if unsigned.is_empty() || !unsigned.bytes().all(|byte| byte.is_ascii_digit()) {
-        "invalid syntax"
-    } else if let Ok(number) = text.parse::<i64>() {
-        return u64::try_from(number)
-            .map_err(|_| ScheduleError(format!("negative number ({number}) not allowed: {text}")));
-    } else {
-        "value out of range"
+    let failed = |reason: &str| {
+        let quoted = quoted(text);
+        ScheduleError(format!("failed to parse int from {text}: strconv.Atoi: parsing {quoted}: {reason}"))
     };
-    let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
-    Err(ScheduleError(format!("failed to parse int from {text}: strconv.Atoi: parsing \"{quoted}\": {why}")))
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let mut number = 0_u64;
+    if unsigned.is_empty() {
+        return Err(failed("invalid syntax"));
+    }
+    // The first character that is no digit, or has no room, is the error.
+    for byte in unsigned.bytes() {
+        if !byte.is_ascii_digit() {
+            return Err(failed("invalid syntax"));
+        }
+        let longer = number.checked_mul(10).and_then(|number| number.checked_add(u64::from(byte - b'0')));
+        number = longer.ok_or_else(|| failed("value out of range"))?;
+    }
+    let is_negative = text.starts_with('-');
+    let number = if is_negative { 0_i64.checked_sub_unsigned(number) } else { i64::try_from(number).ok() };
+    let number = number.ok_or_else(|| failed("value out of range"))?;
+    u64::try_from(number)
+        .map_err(|_| ScheduleError(format!("negative number ({number}) not allowed: {text}")))
 }

@@ -12,6 +12,7 @@ use coxswain_machinery::zones::Zones;
 
 mod every;
 mod fields;
+mod quote;
 
 use fields::Fields;
 
@@ -54,11 +55,7 @@ impl Schedule {
                 let error = "invalid schedule format: runtime error: slice bounds out of range [:-1]";
                 return Err(ScheduleError::new(error));
             }
-            Some(Some((name, rest))) => {
-                let unknown =
-                    || ScheduleError(format!("provided bad location {name}: unknown time zone {name}"));
-                (rest.trim(), zones.named(name).ok_or_else(unknown)?)
-            }
+            Some(Some((name, rest))) => (rest.trim(), zones.named(name).ok_or_else(|| bad_location(name))?),
         };
         if text.starts_with('@') {
             return Self::named(text, zone);
@@ -95,6 +92,18 @@ impl Schedule {
             Self::Matching(fields, zone) => next_match(fields, zone, after),
         }
     }
+}
+
+fn bad_location(name: &str) -> ScheduleError {
+    let reason = if name.contains("..") || name.starts_with(['/', '\\']) {
+        "time: invalid location name".to_owned()
+    } else if name.contains('\0') {
+        // No file has such a name.
+        "invalid argument".to_owned()
+    } else {
+        format!("unknown time zone {name}")
+    };
+    ScheduleError(format!("provided bad location {name}: {reason}"))
 }
 
 /// Between two changes of the clock local time goes on evenly, so each such stretch is a matter of the calendar alone.

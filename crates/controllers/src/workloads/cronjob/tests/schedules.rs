@@ -47,6 +47,34 @@ fn texts_mean_what_they_mean_to_the_original() {
     assert!(rows > 140, "{rows} rows");
 }
 
+/// Errors that the comparison with Go found.
+#[test]
+fn errors_are_those_of_go() {
+    for (text, error) in [
+        ("TZ=../x * * * * *", "provided bad location ../x: time: invalid location name"),
+        ("TZ=/x * * * * *", "provided bad location /x: time: invalid location name"),
+        ("TZ=a\0 * * * * *", "provided bad location a\0: invalid argument"),
+        ("TZ=X * * * * *", "provided bad location X: unknown time zone X"),
+        ("1\0 * * * *", r#"failed to parse int from 1NUL: strconv.Atoi: parsing "1\x00": invalid syntax"#),
+        ("' * * * *", r#"failed to parse int from ': strconv.Atoi: parsing "'": invalid syntax"#),
+        (
+            "19000000000000000000a * * * *",
+            r#"failed to parse int from 19000000000000000000a: strconv.Atoi: parsing "19000000000000000000a": value out of range"#,
+        ),
+        (
+            "@every 1\u{e9}",
+            r#"failed to parse duration @every 1\u{e9}: time: unknown unit "\xc3\xa9" in duration "1\xc3\xa9""#,
+        ),
+        (
+            "@every 92233720368854775807f",
+            r#"failed to parse duration @every 92233720368854775807f: time: invalid duration "92233720368854775807f""#,
+        ),
+    ] {
+        let error = error.replace("NUL", "\0").replace(r"\u{e9}", "\u{e9}");
+        assert_eq!(parse(text, "UTC").unwrap_err(), error, "{text:?}");
+    }
+}
+
 /// Where the original misses a time, as clocks there move by half an hour.
 #[test]
 fn half_an_hour_is_no_reason_to_miss_a_day() {

@@ -1,6 +1,7 @@
 //! How many nodes may be without an available pod, and how many may have two, while a template is rolled out.
 
 use coxswain_machinery::api::apps::DaemonSetUpdateStrategy;
+use coxswain_machinery::model::scaled::{Rounding, scaled};
 use coxswain_machinery::wire::IntOrString;
 
 /// The strategy that replaces pods by itself.
@@ -39,12 +40,7 @@ impl Bounds {
 
 /// What is no number or percentage counts as 0. (The API server lets none pass.)
 fn resolve(value: Option<&IntOrString>, of: usize) -> usize {
-    match value {
-        None => 0,
-        Some(IntOrString::Int(number)) => usize::try_from(*number).unwrap_or(0),
-        Some(IntOrString::Str(text)) => {
-            let percent = text.strip_suffix('%').and_then(|digits| digits.parse::<u32>().ok());
-            percent.map_or(0, |percent| of.saturating_mul(percent as usize).div_ceil(100))
-        }
-    }
+    let of = i64::try_from(of).unwrap_or(i64::MAX);
+    let number = value.and_then(|value| scaled(value, of, Rounding::Up)).unwrap_or(0);
+    usize::try_from(number.max(0)).unwrap_or(usize::MAX)
 }

@@ -71,6 +71,23 @@ impl Names {
     }
 }
 
+/// Returns whether `existing`, which has the Deployment's template and no owner, seems to have been created for it a short time ago: an
+/// admission webhook removes owner and labels. The next name would be taken in the same way. After ten minutes it is tried, because
+/// admission may have changed.
+pub(super) fn is_disowned(
+    template: &Template,
+    collisions: Option<i32>,
+    existing: &ReplicaSet,
+    now: Timestamp,
+) -> Result<bool, Unplannable> {
+    let created = existing.metadata.creation_timestamp.map_or(now, Timestamp::from);
+    let tried = usize::try_from(collisions.unwrap_or(0)).unwrap_or(0);
+    Ok(tried >= MOST_CHANGED
+        && existing.metadata.controller().is_none()
+        && now.duration_since(created) < NEXT_NAME
+        && template.is_same_as(&existing.spec.template)?)
+}
+
 /// Returns the pause after the last ReplicaSet when `more` exist beyond [`MOST_CHANGED`].
 fn pause(more: usize) -> SignedDuration {
     NEXT_NAME * (1_i32 << more.min(MOST_DOUBLED))

@@ -2,6 +2,7 @@
 
 use super::error::Unplannable;
 use coxswain_machinery::api::apps::DeploymentSpec;
+use coxswain_machinery::model::scaled::{Rounding, scaled};
 use coxswain_machinery::wire::IntOrString;
 
 /// The bounds of a Deployment's number of pods.
@@ -24,9 +25,9 @@ impl Bounds {
             return Ok(Self { replicas, surge: 0, unavailable: 0 });
         }
         let rolling = spec.strategy.rolling_update.as_deref();
-        let surge = resolve(rolling.and_then(|rolling| rolling.max_surge.as_ref()), replicas, Round::Up)?;
+        let surge = resolve(rolling.and_then(|rolling| rolling.max_surge.as_ref()), replicas, Rounding::Up)?;
         let mut unavailable =
-            resolve(rolling.and_then(|rolling| rolling.max_unavailable.as_ref()), replicas, Round::Down)?;
+            resolve(rolling.and_then(|rolling| rolling.max_unavailable.as_ref()), replicas, Rounding::Down)?;
         if surge == 0 && unavailable == 0 {
             unavailable = 1;
         }
@@ -44,29 +45,13 @@ impl Bounds {
     }
 }
 
-#[derive(Clone, Copy)]
-enum Round {
-    Up,
-    Down,
-}
-
-fn resolve(value: Option<&IntOrString>, of: i32, round: Round) -> Result<i32, Unplannable> {
-    let text = match value {
-        None => return Ok(0),
-        Some(IntOrString::Int(number)) => return Ok((*number).max(0)),
-        Some(IntOrString::Str(text)) => text,
-    };
-    let percent: i64 = text
-        .strip_suffix('%')
-        .and_then(|digits| digits.parse::<u32>().ok())
-        .ok_or_else(|| Unplannable::Strategy(format!("{text:?} is neither a number nor a percentage")))?
-        .into();
-    let hundredths = percent.saturating_mul(of.into());
-    let rounded = match round {
-        Round::Up => hundredths.saturating_add(99) / 100,
-        Round::Down => hundredths / 100,
-    };
-    Ok(i32::try_from(rounded).unwrap_or(i32::MAX))
+fn resolve(value: Option<&IntOrString>, of: i32, rounding: Rounding) -> Result<i32, Unplannable> {
+    let Some(value) = value else { return Ok(0) };
+    let number = scaled(value, of.into(), rounding).ok_or_else(|| {
+        let text = if let IntOrString::Str(text) = value { text.as_str() } else { "" };
+        Unplannable::Strategy(format!("{text:?} is neither a number nor a percentage"))
+    })?;
+    Ok(i32::try_from(number.max(0)).unwrap_or(i32::MAX))
 }
 
 /// Seconds without progress after which a roll-out counts as failed; `None` if it never does.

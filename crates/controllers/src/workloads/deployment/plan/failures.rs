@@ -5,7 +5,7 @@
 //! it scales.
 
 use super::super::view::in_the_way;
-use super::admitted::{Names, admitted_from};
+use super::admitted::{Names, admitted_from, is_disowned};
 use super::draft::Draft;
 use super::error::Unplannable;
 use super::{bounds, conditions, revisions};
@@ -44,13 +44,16 @@ pub(super) fn judge<'a>(draft: &Draft<'a>) -> Result<Verdict<'a>, Unplannable> {
     if failure.is_already_exists() {
         // If it can't be told what is there, the next try will tell.
         let Some(existing) = in_the_way(failure) else { return Ok(Verdict::Leave) };
-        let names = Names::of(&draft.template, draft.view.deployment.status.collision_count);
+        let collisions = draft.view.deployment.status.collision_count;
+        let names = Names::of(&draft.template, collisions);
         let is_ours = existing.metadata.is_controlled_by(&draft.view.deployment.metadata)
             && (draft.template.is_same_as(&existing.spec.template)?
                 || admitted_from(&names, &existing)?.is_some());
         return Ok(if is_ours {
             Verdict::GoOn
-        } else if names.are_exhausted(&draft.view.deployment.metadata, &draft.view.replica_sets, draft.now)? {
+        } else if names.are_exhausted(&draft.view.deployment.metadata, &draft.view.replica_sets, draft.now)?
+            || is_disowned(&draft.template, collisions, &existing, draft.now)?
+        {
             Verdict::CreateFailed(failure)
         } else {
             Verdict::Collision

@@ -152,3 +152,37 @@ fn few_replica_sets_are_created_for_a_template_that_never_stays() {
     assert_eq!(taken(4, 1199), (2, Some(3)), "each further one takes twice the time");
     assert_eq!(taken(4, 1200), (1, Some(4)));
 }
+
+/// A webhook that removes the owner and the labels of each ReplicaSet.
+#[test]
+fn few_replica_sets_are_created_for_a_webhook_that_removes_their_owner() {
+    let taken = |collisions: i32, age: i64, is_owned: bool| {
+        let collided = deployment(|deployment| deployment.status.collision_count = Some(collisions));
+        let existing = created("nginx:1", None, |set| {
+            set.metadata.labels = labels(&[]);
+            set.metadata.creation_timestamp = ago(age);
+            if is_owned {
+                set.metadata.owner_references[0].uid = "another".into();
+            } else {
+                set.metadata.owner_references.clear();
+            }
+        });
+        let mut view = view(&collided, &[]);
+        view.failures = vec![Failure {
+            what: "create".to_owned(),
+            verb: "create",
+            subresource: "",
+            kind: &REPLICA_SETS,
+            key: Key::new("default", "web-x"),
+            code: 409,
+            reason: "AlreadyExists".into(),
+            message: "it exists".to_owned(),
+            existing: Some(existing as AnyObject),
+        }];
+        updated(&super::super::plan::plan(&view, now())).unwrap().status.collision_count
+    };
+    assert_eq!(taken(2, 0, false), Some(3), "the next name is tried");
+    assert_eq!(taken(3, 599, false), Some(3), "no further name");
+    assert_eq!(taken(3, 600, false), Some(4), "admission may have changed");
+    assert_eq!(taken(3, 0, true), Some(4), "it is another owner's");
+}

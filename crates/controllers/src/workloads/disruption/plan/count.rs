@@ -8,6 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::super::view::View;
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::framework::scales::ScaleError;
+use coxswain_machinery::model::scaled::{Rounding, scaled};
 use coxswain_machinery::wire::{IntOrString, Str, Time};
 
 /// For how long a pod whose eviction was granted is expected to be deleted.
@@ -160,10 +161,9 @@ fn portion(value: &IntOrString, whole: i32) -> Result<i32, Unknown> {
         IntOrString::Int(number) => return Ok(*number),
         IntOrString::Str(text) => text,
     };
-    let percent = text.strip_suffix('%').and_then(|digits| digits.parse::<u32>().ok());
-    let percent = percent.ok_or_else(|| Unknown::Portion(text.clone()))?;
-    let hundredths = i64::from(percent).saturating_mul(whole.max(0).into());
-    Ok(i32::try_from(hundredths.saturating_add(99) / 100).unwrap_or(i32::MAX))
+    let share = scaled(value, whole.max(0).into(), Rounding::Up);
+    let share = share.ok_or_else(|| Unknown::Portion(text.clone()))?;
+    Ok(i32::try_from(share.max(0)).unwrap_or(i32::MAX))
 }
 
 fn number(count: usize) -> i32 {

@@ -19,9 +19,10 @@ use coxswain_machinery::api::apps::StatefulSet;
 use coxswain_machinery::api::kinds::{PERSISTENT_VOLUME_CLAIMS, PODS};
 use coxswain_machinery::api::pod::{Pod, PodClaimSource};
 use coxswain_machinery::model::plan::{Chain, EventSpec, Tolerate, Verb};
+use coxswain_machinery::model::scaled::{Rounding, scaled};
 use coxswain_machinery::model::{Key, Step, Write};
 use coxswain_machinery::random::{HashMap, HashSet};
-use coxswain_machinery::wire::{IntOrString, Str, WireError};
+use coxswain_machinery::wire::{Str, WireError};
 
 /// One look at all pods of a StatefulSet, and the steps that come of it.
 pub(super) struct Sync<'a> {
@@ -302,16 +303,9 @@ impl<'a> Sync<'a> {
     /// Replicas that may be unavailable during an update.
     fn max_unavailable(&self) -> i64 {
         let rolling = self.view.set.spec.update_strategy.rolling_update.as_deref();
-        let number = match rolling.and_then(|rolling| rolling.max_unavailable.as_ref()) {
-            None => 1,
-            Some(IntOrString::Int(number)) => i64::from(*number),
-            Some(IntOrString::Str(text)) => {
-                let percent = text.strip_suffix('%').and_then(|text| text.parse::<i64>().ok());
-                let replicas = i64::from(self.view.set.spec.replicas.unwrap_or(1));
-                percent.map_or(1, |percent| percent.saturating_mul(replicas) / 100)
-            }
-        };
-        number.max(1)
+        let replicas = i64::from(self.view.set.spec.replicas.unwrap_or(1));
+        let given = rolling.and_then(|rolling| rolling.max_unavailable.as_ref());
+        given.and_then(|value| scaled(value, replicas, Rounding::Down)).unwrap_or(1).max(1)
     }
 
     /// Whether the replica of an ordinal is unavailable, or not there.

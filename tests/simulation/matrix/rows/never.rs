@@ -1,4 +1,4 @@
-//! Declared writes without a row: those that are never sent, and those that have none yet.
+//! Declared writes that are never sent, so that they have no row.
 
 /// A declared write that is never sent.
 pub(in crate::matrix) struct Never {
@@ -36,31 +36,18 @@ pub(in crate::matrix) static NEVER_SENT: &[Never] = &[
     never("resourceclaim-controller", "update resourceclaims.resource.k8s.io/binding", BLOCKS),
     never("garbage-collector-controller", "update *.*", UNUSED),
     never(
+        "persistentvolume-binder-controller",
+        "create persistentvolumes",
+        "sent with --enable-hostpath-provisioner only, which creates directories on the host; unit tests replace the disk",
+    ),
+    never(
+        "podcertificaterequest-cleaner-controller",
+        "delete podcertificaterequests.certificates.k8s.io",
+        "the model of the API server stores no PodCertificateRequests; unit tests plan the delete",
+    ),
+    never(
         "storage-version-migrator-controller",
         "create *.*",
         "asked for by an apply, which names a UID and creates nothing",
     ),
-];
-
-/// Declared writes that have no row yet.
-pub(in crate::matrix) static TO_DO: &[(&str, &str)] = &[
-    // The provisioner creates directories of the host.
-    ("persistentvolume-binder-controller", "create persistentvolumes"),
-    // A migration is of a resource, so three that are alike are not independent.
-    ("storage-version-migrator-controller", "patch *.*"),
-    ("storage-version-migrator-controller", "patch customresourcedefinitions.apiextensions.k8s.io/status"),
-    ("storage-version-migrator-controller", "update storageversionmigrations.storagemigration.k8s.io/status"),
-    // The model of the API server does not store them.
-    ("podcertificaterequest-cleaner-controller", "delete podcertificaterequests.certificates.k8s.io"),
-    // Pods are deleted one by one where they have time to end.
-    ("namespace-controller", "delete *.*"),
-    ("resourceclaim-controller", "patch podgroups.scheduling.k8s.io/status"),
-];
-
-/// Rows whose cells do not hold yet, so that they are not run.
-pub(in crate::matrix) static UNSETTLED: &[(&str, &str)] = &[
-    // The seed does not make the controller update the slice.
-    ("endpointslice-mirroring-controller", "update endpointslices.discovery.k8s.io"),
-    // A delete that took effect and timed out starts another pod to empty the volume.
-    ("persistentvolume-binder-controller", "delete pods"),
 ];

@@ -1,0 +1,251 @@
+//! The list of operations of a seed.
+//!
+//! A seed chooses a few objects, then rounds. In a round the scheduler, the kubelet and users advance pods, then users and other
+//! controllers change objects. Each round ends with a calm. Pods are advanced first because a pod operation chooses among the pods of the
+//! last calm.
+
+use serde_json::{Value, json};
+
+use crate::operation::{Action, Fate, Named, Operation, PROPAGATIONS};
+use crate::random::Random;
+use crate::tables::{self, Field};
+
+/// Names of objects, and how often they are used. Some are prefixes of others, or have the form of a StatefulSet's pod.
+const NAMES: &[(&str, usize)] = &[
+    ("web", 8),
+    ("db", 6),
+    ("db-0", 3),
+    ("owner", 3),
+    ("0", 1),
+    ("web-1", 2),
+    ("a.b", 1),
+    ("a-name-of-40-characters-which-is-not-short", 1),
+];
+
+/// Kinds that create pods.
+const MAKERS: &[&str] =
+    &["DaemonSet", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"];
+const SCALED: &[&str] = &["Deployment", "ReplicaSet", "ReplicationController", "StatefulSet"];
+
+/// Pod operations and how often they occur, with their actors.
+const FATES: &[(Fate, &str, usize)] = &[
+    (Fate::Bound, "scheduler", 6),
+    (Fate::Ready, "kubelet", 24),
+    (Fate::Unready, "kubelet", 5),
+    (Fate::Failed, "kubelet", 7),
+    (Fate::Succeeded, "kubelet", 7),
+    (Fate::Gone, "kubelet", 10),
+    (Fate::Deleted, "user", 5),
+    (Fate::Vanished, "user", 3),
+    (Fate::Evicted, "user", 6),
+    (Fate::Held, "stranger", 2),
+    (Fate::Released, "stranger", 4),
+    (Fate::Relabeled, "user", 3),
+];
+
+/// Kinds in no namespace. Their names begin with the namespace of the list.
+const CLUSTER_SCOPED: &[&str] = &["CertificateSigningRequest", "PersistentVolume"];
+
+/// An object of the list.
+struct Member {
+    named: Named,
+    app: String,
+}
+
+/// Returns the operations of a seed.
+pub(crate) fn operations(seed: u64) -> Vec<Operation> {
+    let mut random = Random::new(seed);
+    let members = members(&mut random);
+    let mut list = Vec::new();
+    let at_first = random.between(1, members.len());
+    for member in &members[..at_first] {
+        list.push(apply(&mut random, member, &members));
+    }
+    list.push(calm());
+    for _ in 0..random.between(2, 5) {
+        for _ in 0..random.between(0, 3) {
+            list.push(advance(&mut random, &members));
+        }
+        for _ in 0..random.between(0, 2) {
+            list.push(change(&mut random, &members));
+        }
+        list.push(calm());
+    }
+    if random.chance(5) {
+        let named = Named { kind: "Namespace".to_owned(), name: "NAMESPACE".to_owned() };
+        list.push(Operation::new("user", Action::Delete(named, PROPAGATIONS[0].0)));
+        list.push(calm());
+    }
+    list.dedup_by(|second, first| second.action == Action::Calm && first.action == Action::Calm);
+    list
+}
+
+fn calm() -> Operation {
+    Operation::new("all", Action::Calm)
+}
+
+fn members(random: &mut Random) -> Vec<Member> {
+    let mut members: Vec<Member> = Vec::new();
+    let count = random.between(2, 5);
+    while members.len() < count {
+        let kind = random.weighted(tables::kinds(), |kind| kind.weight).name.clone();
+        // Most lists have pods.
+        let is_late = members.len() + 1 == count && !members.iter().any(is_maker);
+        if is_late && !MAKERS.contains(&kind.as_str()) && random.chance(90) {
+            continue;
+        }
+        let prefix = if CLUSTER_SCOPED.contains(&kind.as_str()) { "NAMESPACE-" } else { "" };
+        let name = random.weighted(NAMES, |(_, weight)| *weight).0;
+        let app = if random.chance(75) { name } else { "web" };
+        let named = Named { kind, name: format!("{prefix}{name}") };
+        if members.iter().all(|member| member.named != named) {
+            members.push(Member { named, app: app.to_owned() });
+        }
+    }
+    members
+}
+
+fn is_maker(member: &Member) -> bool {
+    MAKERS.contains(&member.named.kind.as_str())
+}
+
+/// Server-side apply of a new object with some odd fields.
+fn apply(random: &mut Random, member: &Member, members: &[Member]) -> Operation {
+    let mut document = tables::kind(&member.named.kind).document.clone();
+    let fields = tables::fields(&member.named.kind);
+    for _ in 0..random.between(0, 3) {
+        let (at, value) = value(random, &fields);
+        if !value.is_null() {
+            tables::set(&mut document, &fields[at].pointer, value);
+        }
+    }
+    let document = fill(random, &document, member, members);
+    Operation::new("user", Action::Apply(document))
+}
+
+/// Chooses a field, by its index, and one of its values.
+fn value(random: &mut Random, fields: &[&Field]) -> (usize, Value) {
+    let at = random.below(fields.len());
+    (at, random.pick(&fields[at].values).clone())
+}
+
+fn change(random: &mut Random, members: &[Member]) -> Operation {
+    let member = random.pick(members);
+    let named = member.named.clone();
+    let is_scaled = SCALED.contains(&named.kind.as_str());
+    match random.below(100) {
+        0..25 => apply(random, member, members),
+        25..40 if is_scaled => Operation::new("autoscaler", Action::Scale(named, random.below(5) as i64)),
+        25..60 if named.kind == "CertificateSigningRequest" => {
+            Operation::new("approver", Action::Approve(named))
+        }
+        40..55 => {
+            let propagation = random.pick(&PROPAGATIONS).0;
+            Operation::new("user", Action::Delete(named, propagation))
+        }
+        _ => {
+            let fields = tables::fields(&named.kind);
+            let fields: Vec<&Field> = fields.into_iter().filter(|field| !field.only_new).collect();
+            let mut patch = json!({});
+            for _ in 0..random.between(1, 2) {
+                let (at, value) = value(random, &fields);
+                tables::set(&mut patch, &fields[at].pointer, value);
+            }
+            let patch = fill(random, &patch, member, members);
+            Operation::new("other", Action::Patch(named, patch))
+        }
+    }
+}
+
+fn advance(random: &mut Random, members: &[Member]) -> Operation {
+    let (fate, actor, _) = *random.weighted(FATES, |(_, _, weight)| *weight);
+    let makers: Vec<&Member> = members.iter().filter(|member| is_maker(member)).collect();
+    let app = if makers.is_empty() { "web" } else { &random.pick(&makers).app };
+    let selector = format!("app={app}");
+    let take = *random.pick(&[1, 1, 1, 2, 2, 3, 99]);
+    Operation::new(actor, Action::Pods { fate, selector, take })
+}
+
+/// Replaces the words of the tables.
+fn fill(random: &mut Random, document: &Value, member: &Member, members: &[Member]) -> Value {
+    let short = |named: &Named| named.name.trim_start_matches("NAMESPACE-").to_owned();
+    let other = short(&random.pick(members).named);
+    let name = short(&member.named);
+    replace(document, &|text| {
+        text.replace("NAMESPACE", "\u{0}")
+            .replace("NAME", &name)
+            .replace('\u{0}', "NAMESPACE")
+            .replace("APP", &member.app)
+            .replace("OTHER", &other)
+    })
+}
+
+fn replace(value: &Value, with: &impl Fn(&str) -> String) -> Value {
+    match value {
+        Value::String(text) => with(text).into(),
+        Value::Array(items) => items.iter().map(|item| replace(item, with)).collect(),
+        Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), replace(value, with))).collect(),
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    const SEEDS: u64 = 2_000;
+
+    #[test]
+    fn list_follows_from_its_seed_and_is_read_back_from_its_lines() {
+        for seed in 0..SEEDS {
+            let list = operations(seed);
+            assert_eq!(list, operations(seed));
+            for operation in &list {
+                let line = operation.to_string();
+                assert!(!line.contains('\n'), "{line}");
+                assert_eq!(line.parse::<Operation>().as_ref(), Ok(operation), "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn lists_are_short_and_end_with_a_calm() {
+        let mut operations_in_all = 0;
+        for seed in 0..SEEDS {
+            let list = operations(seed);
+            assert!((2..=40).contains(&list.len()), "{seed}: {} operations", list.len());
+            assert_eq!(list.last(), Some(&calm()), "{seed}");
+            operations_in_all += list.len();
+        }
+        assert!(operations_in_all as u64 > 10 * SEEDS, "{operations_in_all} operations");
+    }
+
+    #[test]
+    fn every_kind_and_every_value_of_a_field_is_used() {
+        let lists: Vec<Operation> = (0..SEEDS).flat_map(operations).collect();
+        let kinds: BTreeSet<String> = lists
+            .iter()
+            .filter_map(|operation| match &operation.action {
+                Action::Apply(object) => object["kind"].as_str().map(str::to_owned),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(kinds, tables::kinds().iter().map(|kind| kind.name.clone()).collect());
+        let lines: String = lists.iter().map(ToString::to_string).collect();
+        for text in [
+            "\"OnDelete\"",
+            "\"Indexed\"",
+            "\"whenScaled\":\"Delete\"",
+            "\"150%\"",
+            "2147483647",
+            "UID(ConfigMap/owner)",
+        ] {
+            assert!(lines.contains(text), "{text}");
+        }
+        for word in ["APP", "OTHER", "\"NAME"] {
+            assert!(!lines.replace("NAMESPACE", "").contains(word), "{word}");
+        }
+    }
+}

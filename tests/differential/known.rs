@@ -1,0 +1,136 @@
+//! Differences that are known: `wanted.tsv` lists deliberate differences between kube-controller-manager and Coxswain, `noise.tsv` lists
+//! fields in which kube-controller-manager differs from itself.
+
+use parking_lot::Mutex;
+
+use crate::compare::Difference;
+use crate::tables::rows;
+
+/// A row of a table. In both patterns `*` stands for any text.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    /// Pattern of the path.
+    path: String,
+    /// Pattern of `KCM -> OURS`.
+    change: String,
+    pub(crate) reason: String,
+}
+
+/// A table, and how often each row was met.
+pub(crate) struct Table {
+    rows: Vec<Known>,
+    met: Mutex<Vec<usize>>,
+}
+
+impl Table {
+    /// Returns the deliberate differences. Their last column is a link to the documentation of the difference.
+    pub(crate) fn wanted() -> Self {
+        let rows = rows::<4>(include_str!("wanted.tsv")).into_iter();
+        Self::new(rows.map(|[path, change, reason, _link]| Known {
+            path: path.to_owned(),
+            change: change.to_owned(),
+            reason: reason.to_owned(),
+        }))
+    }
+
+    /// Returns the noise of kube-controller-manager.
+    pub(crate) fn noise() -> Self {
+        let rows = rows::<3>(include_str!("noise.tsv")).into_iter();
+        Self::new(rows.map(|[path, change, reason]| Known {
+            path: path.to_owned(),
+            change: change.to_owned(),
+            reason: reason.to_owned(),
+        }))
+    }
+
+    fn new(rows: impl Iterator<Item = Known>) -> Self {
+        let rows: Vec<Known> = rows.collect();
+        for row in &rows {
+            assert!(!row.reason.trim().is_empty(), "{} has no reason", row.path);
+        }
+        Self { met: Mutex::new(vec![0; rows.len()]), rows }
+    }
+
+    /// Counts and returns the row that a difference matches.
+    pub(crate) fn find(&self, difference: &Difference) -> Option<&Known> {
+        let change = difference.change();
+        let fits = |row: &Known| matches(&row.path, &difference.path) && matches(&row.change, &change);
+        let at = self.rows.iter().position(fits)?;
+        self.met.lock()[at] += 1;
+        Some(&self.rows[at])
+    }
+
+    /// Returns the patterns of the rows that no difference matched.
+    pub(crate) fn unmet(&self) -> Vec<String> {
+        let met = self.met.lock();
+        let rows = self.rows.iter().zip(met.iter()).filter(|(_, count)| **count == 0);
+        rows.map(|(row, _)| format!("{} {}", row.path, row.change)).collect()
+    }
+}
+
+/// Returns whether a text has the form of a pattern.
+fn matches(pattern: &str, text: &str) -> bool {
+    let Some((begin, rest)) = pattern.split_once('*') else { return pattern == text };
+    let Some(mut text) = text.strip_prefix(begin) else { return false };
+    if rest.is_empty() {
+        return true;
+    }
+    loop {
+        if matches(rest, text) {
+            return true;
+        }
+        let mut letters = text.chars();
+        if letters.next().is_none() {
+            return false;
+        }
+        text = letters.as_str();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn star_stands_for_any_text() {
+        for (pattern, text, expected) in [
+            ("a.b", "a.b", true),
+            ("a.b", "a.bc", false),
+            ("a.*", "a.", true),
+            ("a.*.c", "a.b.b.c", true),
+            ("a.*.c", "a.b.b.d", false),
+            ("*c*", "abcd", true),
+            ("*", "", true),
+            ("", "a", false),
+        ] {
+            assert_eq!(matches(pattern, text), expected, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn row_is_met_by_its_path_and_its_change() {
+        let row = |path: &str, change: &str| Known {
+            path: path.to_owned(),
+            change: change.to_owned(),
+            reason: "better".to_owned(),
+        };
+        let table = Table::new([row("Pod", "*"), row("Job.*.status.failed", "1 -> *")].into_iter());
+        let difference = |path: &str, ours: u32| Difference {
+            round: 0,
+            path: path.to_owned(),
+            kcm: json!(1),
+            ours: json!(ours),
+        };
+        assert!(table.find(&difference("Job.web.status.failed", 2)).is_some());
+        assert!(table.find(&difference("Job.web.status.ready", 2)).is_none());
+        assert_eq!(table.unmet(), ["Pod *"]);
+    }
+
+    #[test]
+    fn tables_are_read() {
+        assert_eq!(Table::noise().unmet().len(), Table::noise().rows.len());
+        assert_eq!(Table::wanted().unmet().len(), Table::wanted().rows.len());
+    }
+}

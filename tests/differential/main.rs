@@ -1,0 +1,107 @@
+//! The differential fuzzer: plays the same list of operations under kube-controller-manager and under Coxswain, and compares all objects.
+//!
+//! A seed decides a list (`generate`). Each list is played at the same time on three control planes (`plane`): twice under
+//! kube-controller-manager, because a field in which two such plays differ is noise, and once under Coxswain. Many lists play next to each
+//! other, each in its own namespace. A list with a difference is played again, then made shorter (`shrink`) while the difference stays.
+//!
+//! `SECONDS=600 make differ` plays new seeds, `SEED=… make differ` repeats one, and `LIST=FILE make differ` plays the operations of a file.
+
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "a test that cannot go on says why and fails"
+)]
+
+#[allow(dead_code, unused_imports, reason = "the integration tests use the other parts")]
+#[path = "../integration/harness/mod.rs"]
+mod harness;
+
+#[path = "../integration/parity/certificates.rs"]
+mod certificates;
+#[path = "../integration/parity/contents.rs"]
+mod contents;
+#[allow(dead_code, reason = "the parity tests use the other parts")]
+#[path = "../integration/parity/diff.rs"]
+mod diff;
+#[allow(dead_code, reason = "the parity tests use the other parts")]
+#[path = "../integration/parity/names.rs"]
+mod names;
+#[allow(dead_code, reason = "the parity tests use the other parts")]
+#[path = "../integration/parity/scenario.rs"]
+mod scenario;
+#[path = "../integration/parity/slices.rs"]
+mod slices;
+#[allow(dead_code, reason = "the parity tests use the other parts")]
+#[path = "../integration/parity/snapshot.rs"]
+mod snapshot;
+#[path = "../integration/parity/subsets.rs"]
+mod subsets;
+
+mod compare;
+mod generate;
+mod known;
+mod normal;
+mod operation;
+mod plane;
+mod play;
+mod pods;
+mod random;
+mod search;
+mod shrink;
+mod story;
+mod tables;
+
+use std::time::Duration;
+
+use coxswain_machinery::model::clock::{Clock as _, SystemClock};
+use operation::Operation;
+use search::Search;
+
+/// Seeds that `make test` plays.
+const PINNED: &str = include_str!("pinned.txt");
+/// Lists that `make test` plays, each behind an empty line: they show the rows of `wanted.tsv`, and differences that were fixed.
+const LISTS: &str = include_str!("lists.txt");
+
+fn list(lines: &str) -> Vec<Operation> {
+    let lines = lines.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.map(|line| line.parse().expect("an operation")).collect()
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "plays for a minute or longer: make differ"]
+async fn differ() {
+    let search = Search::start().await;
+    if let Ok(path) = std::env::var("LIST") {
+        let text = std::fs::read_to_string(&path).expect("the file of operations");
+        search.judge(0, &list(&text)).await;
+    } else if let Some(seed) = number("SEED") {
+        search.judge(seed, &generate::operations(seed)).await;
+    } else {
+        let first = SystemClock.now().as_second() as u64 * 1_000 % 1_000_000;
+        search.run(first.., Some(Duration::from_secs(number("SECONDS").unwrap_or(60)))).await;
+    }
+    let outcome = search.end();
+    // The control planes end first: a failed test prints their logs.
+    drop(search);
+    outcome.expect("no differences");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pinned_seeds_have_the_same_outcome() {
+    let search = Search::start().await;
+    let seeds = PINNED.lines().filter_map(|line| line.split_whitespace().next()?.parse().ok());
+    let lists: Vec<Vec<Operation>> = LISTS.split("\n\n").map(list).filter(|list| !list.is_empty()).collect();
+    let lists = futures::future::join_all(lists.iter().map(|list| search.judge(0, list)));
+    tokio::join!(search.run(seeds.collect::<Vec<u64>>(), None), lists);
+    assert_eq!(search.unmet(), Vec::<String>::new(), "rows of wanted.tsv that no list shows");
+    let outcome = search.end();
+    // The control planes end first: a failed test prints their logs.
+    drop(search);
+    outcome.expect("no differences");
+}

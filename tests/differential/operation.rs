@@ -1,0 +1,208 @@
+//! An operation of an actor, and its form on one line.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde_json::Value;
+
+/// One operation.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Operation {
+    /// The field manager of its writes.
+    pub(crate) actor: String,
+    pub(crate) action: Action,
+}
+
+/// The work of an operation.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Action {
+    /// Server-side apply of an object.
+    Apply(Value),
+    /// A JSON merge patch.
+    Patch(Named, Value),
+    /// A write of the subresource `scale`.
+    Scale(Named, i64),
+    Delete(Named, Propagation),
+    /// The approval of a CertificateSigningRequest.
+    Approve(Named),
+    /// A step in the lives of up to `take` pods with a label (`app=web`). The pods are those of the last calm.
+    Pods {
+        fate: Fate,
+        selector: String,
+        take: usize,
+    },
+    /// Waits until no controller has work left, and compares all objects.
+    Calm,
+}
+
+/// The kind and the name of an object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Named {
+    pub(crate) kind: String,
+    pub(crate) name: String,
+}
+
+/// Treatment of a deleted object's dependents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Propagation {
+    Background,
+    Foreground,
+    Orphan,
+}
+
+/// A step in the life of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// The scheduler binds it to a node.
+    Bound,
+    /// The kubelet reports that it runs and passes its probes.
+    Ready,
+    /// The kubelet reports that it fails a probe.
+    Unready,
+    Failed,
+    Succeeded,
+    /// A user deletes it.
+    Deleted,
+    /// A user deletes it without a grace period.
+    Vanished,
+    /// The kubelet ends the deletion of a pod that is being deleted.
+    Gone,
+    /// A user asks for its eviction.
+    Evicted,
+    /// A finalizer is added.
+    Held,
+    /// All finalizers are removed.
+    Released,
+    /// Its label `app` gets another value.
+    Relabeled,
+}
+
+const FATES: [(Fate, &str); 12] = [
+    (Fate::Bound, "bind"),
+    (Fate::Ready, "ready"),
+    (Fate::Unready, "unready"),
+    (Fate::Failed, "fail"),
+    (Fate::Succeeded, "succeed"),
+    (Fate::Deleted, "delete-pods"),
+    (Fate::Vanished, "vanish"),
+    (Fate::Gone, "end"),
+    (Fate::Evicted, "evict"),
+    (Fate::Held, "hold"),
+    (Fate::Released, "release"),
+    (Fate::Relabeled, "relabel"),
+];
+
+pub(crate) const PROPAGATIONS: [(Propagation, &str); 3] = [
+    (Propagation::Background, "background"),
+    (Propagation::Foreground, "foreground"),
+    (Propagation::Orphan, "orphan"),
+];
+
+impl Operation {
+    pub(crate) fn new(actor: &str, action: Action) -> Self {
+        Self { actor: actor.to_owned(), action }
+    }
+
+    /// Returns the operation without its document.
+    pub(crate) fn title(&self) -> String {
+        match &self.action {
+            Action::Apply(object) => format!("{} apply {}", self.actor, Named::of(object)),
+            Action::Patch(named, _) => format!("{} patch {named}", self.actor),
+            _ => self.to_string(),
+        }
+    }
+}
+
+impl Named {
+    pub(crate) fn of(object: &Value) -> Self {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        Self { kind: text(&object["kind"]), name: text(&object["metadata"]["name"]) }
+    }
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.kind, self.name)
+    }
+}
+
+impl FromStr for Named {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (kind, name) = text.split_once('/').ok_or_else(|| format!("{text:?} is not KIND/NAME"))?;
+        Ok(Self { kind: kind.to_owned(), name: name.to_owned() })
+    }
+}
+
+fn word<T: PartialEq>(table: &[(T, &'static str)], value: &T) -> &'static str {
+    table.iter().find(|(each, _)| each == value).map_or("", |(_, word)| word)
+}
+
+fn meaning<T: Copy>(table: &[(T, &str)], word: &str) -> Option<T> {
+    table.iter().find(|(_, each)| *each == word).map(|(value, _)| *value)
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.actor)?;
+        match &self.action {
+            Action::Apply(object) => write!(f, "apply {object}"),
+            Action::Patch(named, with) => write!(f, "patch {named} {with}"),
+            Action::Scale(named, replicas) => write!(f, "scale {named} {replicas}"),
+            Action::Delete(named, propagation) => {
+                write!(f, "delete {named} {}", word(&PROPAGATIONS, propagation))
+            }
+            Action::Approve(named) => write!(f, "approve {named}"),
+            Action::Pods { fate, selector, take } => {
+                write!(f, "{} {selector} {take}", word(&FATES, fate))
+            }
+            Action::Calm => write!(f, "calm"),
+        }
+    }
+}
+
+impl FromStr for Operation {
+    type Err = String;
+
+    fn from_str(line: &str) -> Result<Self, String> {
+        let wrong = || format!("not an operation: {line}");
+        let (actor, command) = line.split_once(' ').ok_or_else(wrong)?;
+        let (verb, arguments) = command.split_once(' ').unwrap_or((command, ""));
+        let json = |text: &str| serde_json::from_str(text).map_err(|error| format!("{error}: {line}"));
+        let two = || arguments.split_once(' ').ok_or_else(wrong);
+        let number = |text: &str| text.parse::<i64>().map_err(|_| wrong());
+        let action = match verb {
+            "apply" => Action::Apply(json(arguments)?),
+            "patch" => Action::Patch(two()?.0.parse()?, json(two()?.1)?),
+            "scale" => Action::Scale(two()?.0.parse()?, number(two()?.1)?),
+            "delete" => {
+                let propagation = meaning(&PROPAGATIONS, two()?.1).ok_or_else(wrong)?;
+                Action::Delete(two()?.0.parse()?, propagation)
+            }
+            "approve" => Action::Approve(arguments.parse()?),
+            "calm" => Action::Calm,
+            verb => {
+                let fate = meaning(&FATES, verb).ok_or_else(wrong)?;
+                let take = usize::try_from(number(two()?.1)?).map_err(|_| wrong())?;
+                Action::Pods { fate, selector: two()?.0.to_owned(), take }
+            }
+        };
+        Ok(Self::new(actor, action))
+    }
+}
+
+#[test]
+fn operation_that_is_no_operation_is_refused() {
+    for line in [
+        "",
+        "user",
+        "user fly",
+        "user apply {",
+        "user scale web 3",
+        "user delete Pod/a sideways",
+        "agent ready app=web -1",
+    ] {
+        assert!(line.parse::<Operation>().is_err(), "{line}");
+    }
+}

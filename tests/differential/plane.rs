@@ -1,0 +1,148 @@
+//! Three control planes of one version: two with kube-controller-manager, one with Coxswain, each with all default controllers.
+//!
+//! There is no scheduler and no kwok. Operations bind pods and report their statuses, so that the order of events is the list's.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::thread;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use parking_lot::Mutex;
+use serde_json::json;
+
+use crate::harness::{
+    Activity, AuditEvent, AuditTail, Cluster, ControlPlane, Heartbeats, Options, Program, object,
+};
+
+/// Flags of the managers. Lists play next to each other and must not wait for each other's requests.
+const ARGS: [&str; 3] = ["--kube-api-qps=500", "--kube-api-burst=1000", "--max-endpoints-per-slice=3"];
+const PLANE: [&str; 4] = [
+    "--scheduler=false",
+    "--kwok=false",
+    "--apiserver-arg=service-cluster-ip-range=10.96.0.0/16,fd00:10:96::/112",
+    "--audit",
+];
+/// Nodes, with their zones. The Leases of all are renewed.
+pub(crate) const NODES: [(&str, &str); 3] =
+    [("by-hand", "zone-1"), ("by-hand-2", "zone-2"), ("by-hand-3", "zone-3")];
+
+/// A control plane and its manager.
+pub(crate) struct Plane {
+    pub(crate) program: Program,
+    pub(crate) cluster: Cluster,
+    pub(crate) activity: Activity,
+    /// The CA bundle of the API server.
+    pub(crate) bundle: String,
+    log: Mutex<Log>,
+    _heartbeats: Heartbeats,
+    _started: ControlPlane,
+}
+
+/// The writes in an audit log, by the list that they belong to.
+struct Log {
+    tail: AuditTail,
+    writes: BTreeMap<String, Vec<AuditEvent>>,
+}
+
+/// Starts the three control planes at the same time.
+pub(crate) async fn start() -> Vec<Plane> {
+    let programs = [Program::Go, Program::Go, Program::Coxswain];
+    let started: Vec<ControlPlane> = thread::scope(|scope| {
+        let starts: Vec<_> = programs.iter().map(|program| scope.spawn(|| start_one(*program))).collect();
+        starts.into_iter().map(|start| start.join().expect("the control plane starts")).collect()
+    });
+    let mut planes = Vec::new();
+    for (program, control_plane) in programs.into_iter().zip(started) {
+        planes.push(follow(program, control_plane).await);
+    }
+    planes
+}
+
+fn start_one(program: Program) -> ControlPlane {
+    let control_plane = ControlPlane::start(&Options { nodes: 0, args: PLANE.to_vec() });
+    match program {
+        Program::Go => drop(control_plane.go_manager(name(program), &ARGS)),
+        Program::Coxswain => drop(control_plane.coxswain(name(program), &ARGS)),
+    }
+    control_plane
+}
+
+fn name(program: Program) -> &'static str {
+    match program {
+        Program::Go => "kube-controller-manager",
+        Program::Coxswain => "coxswain",
+    }
+}
+
+async fn follow(program: Program, control_plane: ControlPlane) -> Plane {
+    let cluster = control_plane.cluster().await;
+    let heartbeats = Heartbeats::start(cluster.client.clone());
+    create_nodes(&cluster).await;
+    heartbeats.renew("", NODES.iter().map(|(name, _)| (*name).to_owned()).collect()).await;
+    let activity = Activity::follow(&control_plane, &control_plane.running(name(program))).await;
+    let log = Log { tail: control_plane.audit_tail(), writes: BTreeMap::new() };
+    Plane {
+        program,
+        cluster,
+        activity,
+        bundle: fs::read_to_string(&control_plane.report.ca_file).expect("the CA bundle"),
+        log: Mutex::new(log),
+        _heartbeats: heartbeats,
+        _started: control_plane,
+    }
+}
+
+async fn create_nodes(cluster: &Cluster) {
+    let api: Api<Node> = Api::all(cluster.client.clone());
+    for (name, zone) in NODES {
+        let labels = json!({ "topology.kubernetes.io/zone": zone });
+        let node = object(json!({ "metadata": { "name": name, "labels": labels } }));
+        api.create(&PostParams::default(), &node).await.expect("the node is created");
+        let status = json!({ "status": {
+            "allocatable": { "cpu": "64", "memory": "64Gi", "pods": "500" },
+            "conditions": [{ "type": "Ready", "status": "True" }],
+        } });
+        let patched = api.patch_status(name, &PatchParams::default(), &Patch::Strategic(status)).await;
+        drop(patched.expect("the node is ready"));
+    }
+}
+
+impl Plane {
+    pub(crate) fn name(&self) -> &'static str {
+        name(self.program)
+    }
+
+    /// Returns the writes to a list's objects so far, by all clients, in the order of the audit log.
+    pub(crate) fn take_writes(&self, namespace: &str) -> Vec<AuditEvent> {
+        let mut log = self.log.lock();
+        let new = log.tail.more();
+        for event in new.into_iter().filter(AuditEvent::is_write) {
+            // Names of namespaces have no dash; objects in no namespace are named `NAMESPACE-…`.
+            let list = event.place().split('-').next().unwrap_or_default().to_owned();
+            if is_list(&list) {
+                log.writes.entry(list).or_default().push(event);
+            }
+        }
+        log.writes.remove(namespace).unwrap_or_default()
+    }
+}
+
+/// Returns the name of the namespace of a list: `d`, its seed, `x`, a number.
+pub(crate) fn namespace(seed: u64, number: usize) -> String {
+    format!("d{}x{number}", seed % 1_000_000)
+}
+
+fn is_list(name: &str) -> bool {
+    let parts = name.strip_prefix('d').and_then(|rest| rest.split_once('x'));
+    let is_number = |text: &str| !text.is_empty() && text.chars().all(|letter| letter.is_ascii_digit());
+    parts.is_some_and(|(seed, number)| is_number(seed) && is_number(number))
+}
+
+#[test]
+fn namespaces_of_lists_are_told_from_others() {
+    assert!(is_list(&namespace(7_000_012, 3)));
+    for name in ["default", "d1", "dx1", "d1x", "kube"] {
+        assert!(!is_list(name), "{name}");
+    }
+}

@@ -1,0 +1,367 @@
+//! Plays a list of operations on a control plane.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use coxswain_machinery::model::clock::{Clock as _, SystemClock};
+use jiff::Unit;
+use k8s_openapi::api::core::v1::{Event, Namespace, Pod, ServiceAccount};
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, EvictParams, ListParams, Patch, PatchParams, PostParams,
+};
+use serde_json::{Map, Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::harness::{AuditEvent, object};
+use crate::names::Names;
+use crate::normal::without_random_parts;
+use crate::operation::{Action, Fate, Named, Operation, Propagation};
+use crate::plane::Plane;
+use crate::pods;
+use crate::scenario::{is_namespaced, resource};
+use crate::snapshot::snapshot;
+
+/// Kinds that are compared.
+const COMPARED: &[&str] = &[
+    "CertificateSigningRequest",
+    "ConfigMap",
+    "ControllerRevision",
+    "CronJob",
+    "DaemonSet",
+    "Deployment",
+    "EndpointSlice",
+    "Endpoints",
+    "HorizontalPodAutoscaler",
+    "Job",
+    "Namespace",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "Pod",
+    "PodDisruptionBudget",
+    "ReplicaSet",
+    "ReplicationController",
+    "ResourceQuota",
+    "Secret",
+    "Service",
+    "ServiceAccount",
+    "StatefulSet",
+];
+
+/// Kinds whose names are random or have hashes, so that no word can stand for their UIDs.
+const RANDOM_NAMES: &[&str] = &["ControllerRevision", "EndpointSlice", "Pod", "ReplicaSet"];
+
+/// Time without a write before a comparison in the middle of a list. The Job controller batches the changes of pods for a second.
+const CALM: Duration = Duration::from_millis(1_300);
+/// The same at the end of a list. A Job creates a pod 10 seconds after another failed.
+const LAST_CALM: Duration = Duration::from_secs(3);
+const LAST_CALM_OF_JOBS: Duration = Duration::from_secs(11);
+/// A control plane that is not calm by then is compared anyway, and the comparison has a field for it.
+const LIMIT: Duration = Duration::from_mins(1);
+const POLL: Duration = Duration::from_millis(200);
+
+/// The result of a play.
+#[derive(Debug, Default)]
+pub(crate) struct Played {
+    /// All objects, events and results of operations at each calm.
+    pub(crate) looks: Vec<Value>,
+    /// Number of the manager's write requests, by `CONTROLLER RESOURCE/SUBRESOURCE`.
+    pub(crate) writes: BTreeMap<String, usize>,
+    /// The manager's write requests, one a line.
+    pub(crate) lines: Vec<String>,
+}
+
+struct Stage<'a> {
+    plane: &'a Plane,
+    namespace: &'a str,
+    names: Names,
+    /// The pods of the last calm, with the changes that this list has made to them since.
+    pods: Vec<Value>,
+    /// The results of the operations since the last calm.
+    results: Map<String, Value>,
+    /// Number of pod addresses that were given.
+    addresses: usize,
+}
+
+/// Plays the operations in a new namespace.
+///
+/// # Errors
+/// If the API server cannot be reached, or no service account is created.
+pub(crate) async fn play(plane: &Plane, namespace: &str, operations: &[Operation]) -> Result<Played, String> {
+    let names = Names::new(namespace, String::new(), &plane.bundle);
+    let mut stage = Stage { plane, namespace, names, pods: Vec::new(), results: Map::new(), addresses: 0 };
+    stage.settle_in().await?;
+    let mut played = Played::default();
+    for (at, operation) in operations.iter().enumerate() {
+        if operation.action == Action::Calm {
+            played.looks.push(stage.look_when_calm(CALM).await?);
+        } else {
+            let result = stage.perform(operation).await?;
+            stage.results.insert(format!("{} {}", at + 1, operation.title()), result.into());
+        }
+    }
+    let has_jobs = operations.iter().any(|operation| match &operation.action {
+        Action::Apply(object) => object["kind"] == "Job" || object["kind"] == "CronJob",
+        _ => false,
+    });
+    let calm = if has_jobs { LAST_CALM_OF_JOBS } else { LAST_CALM };
+    played.looks.push(stage.look_when_calm(calm).await?);
+    stage.leave().await?;
+    for event in plane.take_writes(namespace).iter().filter(|event| event.is_from(plane.program)) {
+        let (controller, resource) = (controller(event), event.resource());
+        if !matches!(resource.as_str(), "events" | "serviceaccounts/token") {
+            *played.writes.entry(format!("{controller} {resource}")).or_default() += 1;
+        }
+        let line = format!(
+            "{} {resource} {} -> {} by {controller}",
+            event.verb,
+            stage.names.plain(&event.object_ref.name),
+            event.response_status.code
+        );
+        played.lines.push(line);
+    }
+    Ok(played)
+}
+
+/// Returns the last part of the user name.
+fn controller(event: &AuditEvent) -> &str {
+    event.user.username.rsplit(':').next().unwrap_or_default()
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is the argument of map_err")]
+fn failed(error: kube::Error) -> String {
+    error.to_string()
+}
+
+/// Returns the result of a request as it is compared: `ok`, or code and reason.
+fn result<T>(answer: Result<T, kube::Error>) -> Result<String, String> {
+    match answer {
+        Ok(_) => Ok("ok".to_owned()),
+        Err(kube::Error::Api(status)) => Ok(format!("{} {}", status.code, status.reason)),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+impl Stage<'_> {
+    fn api(&self, kind: &ApiResource) -> Api<DynamicObject> {
+        let client = self.plane.cluster.once.clone();
+        if is_namespaced(kind) {
+            Api::namespaced_with(client, self.namespace, kind)
+        } else {
+            Api::all_with(client, kind)
+        }
+    }
+
+    /// Creates the namespace, and waits for its service account, because pods are refused before.
+    async fn settle_in(&self) -> Result<(), String> {
+        let client = self.plane.cluster.client.clone();
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        let new = object(json!({ "metadata": { "name": self.namespace } }));
+        namespaces.create(&PostParams::default(), &new).await.map_err(failed)?;
+        let accounts: Api<ServiceAccount> = Api::namespaced(client, self.namespace);
+        let deadline = Instant::now() + LIMIT;
+        while accounts.get_opt("default").await.map_err(failed)?.is_none() {
+            if Instant::now() > deadline {
+                return Err(format!("{}: no service account within {LIMIT:?}", self.plane.name()));
+            }
+            sleep(POLL).await;
+        }
+        Ok(())
+    }
+
+    /// Deletes the objects for which controllers would retry, so that they do not disturb later lists.
+    async fn leave(&self) -> Result<(), String> {
+        for kind in ["CronJob", "PersistentVolumeClaim", "ResourceQuota"] {
+            let api = self.api(&resource(kind)?);
+            let deleted = api.delete_collection(&DeleteParams::background(), &ListParams::default()).await;
+            drop(deleted.map_err(failed)?);
+        }
+        Ok(())
+    }
+
+    async fn perform(&mut self, operation: &Operation) -> Result<String, String> {
+        match &operation.action {
+            Action::Apply(object) => self.apply(&operation.actor, object).await,
+            Action::Patch(named, with) => {
+                let (api, name) = self.target(named)?;
+                let params =
+                    PatchParams { field_manager: Some(operation.actor.clone()), ..PatchParams::default() };
+                result(api.patch(&name, &params, &Patch::Merge(self.names.really(with))).await)
+            }
+            Action::Scale(named, replicas) => {
+                let (api, name) = self.target(named)?;
+                let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
+                result(api.patch_scale(&name, &PatchParams::default(), &patch).await)
+            }
+            Action::Delete(named, propagation) => {
+                let (api, name) = self.target(named)?;
+                let params = match propagation {
+                    Propagation::Background => DeleteParams::background(),
+                    Propagation::Foreground => DeleteParams::foreground(),
+                    Propagation::Orphan => DeleteParams::orphan(),
+                };
+                result(api.delete(&name, &params).await)
+            }
+            Action::Approve(named) => {
+                let (api, name) = self.target(named)?;
+                let condition =
+                    json!({ "type": "Approved", "status": "True", "reason": "Test", "message": "" });
+                let patch = Patch::Merge(json!({ "status": { "conditions": [condition] } }));
+                result(api.patch_subresource("approval", &name, &PatchParams::default(), &patch).await)
+            }
+            Action::Pods { fate, selector, take } => {
+                let mut results = Vec::new();
+                for at in pods::choose(&self.pods, *fate, selector, *take) {
+                    results.push(self.advance(at, *fate).await?);
+                }
+                Ok(results.join(", "))
+            }
+            Action::Calm => unreachable!("a calm is no request"),
+        }
+    }
+
+    fn target(&self, named: &Named) -> Result<(Api<DynamicObject>, String), String> {
+        Ok((self.api(&resource(&named.kind)?), self.names.real(&named.name)))
+    }
+
+    async fn apply(&mut self, actor: &str, object: &Value) -> Result<String, String> {
+        let named = Named::of(object);
+        let (api, name) = self.target(&named)?;
+        let params = PatchParams::apply(actor).force();
+        let applied = api.patch(&name, &params, &Patch::Apply(self.names.really(object))).await;
+        if let Ok(applied) = &applied {
+            self.names.know(&named.to_string(), applied.metadata.uid.as_deref().unwrap_or_default());
+            if named.kind == "Job" {
+                let job = serde_json::to_value(applied).map_err(|error| error.to_string())?;
+                self.names.note_jobs(std::slice::from_ref(&job));
+            }
+        }
+        result(applied)
+    }
+
+    /// Advances the pod at this index of the last calm's.
+    async fn advance(&mut self, at: usize, fate: Fate) -> Result<String, String> {
+        let name = self.pods[at]["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let api = self.api(&resource("Pod")?);
+        let params = PatchParams::default();
+        let patched = match fate {
+            Fate::Bound => return self.bind(at, &name).await,
+            Fate::Evicted => {
+                let api: Api<Pod> = Api::namespaced(self.plane.cluster.once.clone(), self.namespace);
+                let answer = api.evict(&name, &EvictParams::default()).await;
+                if answer.is_ok() {
+                    self.pods[at]["metadata"]["deletionTimestamp"] = "now".into();
+                }
+                return result(answer);
+            }
+            Fate::Deleted | Fate::Vanished | Fate::Gone => {
+                let params = DeleteParams::default();
+                let params = if fate == Fate::Deleted { params } else { params.grace_period(0) };
+                self.pods[at]["metadata"]["deletionTimestamp"] = "now".into();
+                return result(api.delete(&name, &params).await);
+            }
+            Fate::Held => {
+                let finalizers = json!({ "metadata": { "finalizers": ["example.com/hold"] } });
+                api.patch(&name, &params, &Patch::Strategic(finalizers)).await
+            }
+            Fate::Released => {
+                let finalizers = json!({ "metadata": { "finalizers": null } });
+                api.patch(&name, &params, &Patch::Merge(finalizers)).await
+            }
+            Fate::Relabeled => {
+                let labels = json!({ "metadata": { "labels": { "app": "other" } } });
+                api.patch(&name, &params, &Patch::Merge(labels)).await
+            }
+            Fate::Ready | Fate::Unready | Fate::Failed | Fate::Succeeded => {
+                if self.pods[at]["status"]["podIP"].is_null() {
+                    self.addresses += 1;
+                }
+                let address = format!("10.99.{}.{}", self.addresses / 250, self.addresses % 250 + 1);
+                let now = SystemClock.now().round(Unit::Second).map_err(|error| error.to_string())?;
+                let status = pods::status(&self.pods[at], fate, &now.to_string(), &address);
+                api.patch_status(&name, &params, &Patch::Strategic(status)).await
+            }
+        };
+        if let Ok(pod) = &patched {
+            self.pods[at] = serde_json::to_value(pod).map_err(|error| error.to_string())?;
+        }
+        result(patched)
+    }
+
+    /// Binds a pod to its node as the scheduler does.
+    async fn bind(&mut self, at: usize, name: &str) -> Result<String, String> {
+        let node = pods::node(&self.pods[at]);
+        let binding = json!({
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": { "name": name },
+            "target": { "apiVersion": "v1", "kind": "Node", "name": node },
+        });
+        let path = format!("/api/v1/namespaces/{}/pods/{name}/binding", self.namespace);
+        let request = http::Request::post(path).header("content-type", "application/json");
+        let request = request.body(binding.to_string().into_bytes()).map_err(|error| error.to_string())?;
+        let answer = self.plane.cluster.once.request::<Value>(request).await;
+        if answer.is_ok() {
+            self.pods[at]["spec"]["nodeName"] = node.into();
+        }
+        result(answer)
+    }
+
+    /// Waits for a calm and returns all objects.
+    async fn look_when_calm(&mut self, calm: Duration) -> Result<Value, String> {
+        let since = Instant::now();
+        let activity = &self.plane.activity;
+        let (mut look, names, pods) = loop {
+            let concerns = |place: &str| self.names.owns(place);
+            let quiet = activity.quiet(concerns, since, calm, POLL).await;
+            let before = activity.last_write(concerns);
+            let is_late = since.elapsed() > LIMIT;
+            if !quiet && !is_late {
+                continue;
+            }
+            let (mut look, names, pods) = self.look().await?;
+            // Lists that were read while something was written did not exist at one time.
+            let is_steady = quiet && activity.last_write(concerns) == before;
+            if is_steady || is_late {
+                look["calm"] = is_steady.into();
+                break (look, names, pods);
+            }
+        };
+        look["operations"] = Value::Object(std::mem::take(&mut self.results));
+        self.names = names;
+        self.pods = pods;
+        Ok(look)
+    }
+
+    async fn look(&self) -> Result<(Value, Names, Vec<Value>), String> {
+        let mut objects: Vec<(&str, Vec<Value>)> = Vec::new();
+        for kind in COMPARED {
+            let api = resource(kind)?;
+            let is_ours = |name: &str| is_namespaced(&api) || self.names.owns(name);
+            let mut found = self.list(&api, is_ours).await?;
+            for spec in found.iter_mut().filter_map(|object| object.get_mut("spec")?.as_object_mut()) {
+                // The hash of the requester's certificate.
+                drop(spec.shift_remove("extra"));
+            }
+            objects.push((kind, found));
+        }
+        let event = ApiResource::erase::<Event>(&());
+        let events = self.list(&event, |_| true).await?;
+        let mut names = self.names.clone();
+        for (kind, all) in objects.iter().filter(|(kind, _)| !RANDOM_NAMES.contains(kind)) {
+            for object in all {
+                let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+                names.know(&format!("{kind}/{}", names.plain(text("name"))), text("uid"));
+            }
+        }
+        let pods = objects.iter().find(|(kind, _)| *kind == "Pod").map(|(_, pods)| pods.clone());
+        let tree = without_random_parts(&snapshot(&mut names, &objects, &events));
+        Ok((tree, names, pods.unwrap_or_default()))
+    }
+
+    async fn list(&self, kind: &ApiResource, is_ours: impl Fn(&str) -> bool) -> Result<Vec<Value>, String> {
+        let list = self.api(kind).list(&ListParams::default()).await.map_err(failed)?;
+        let ours =
+            list.items.iter().filter(|each| is_ours(each.metadata.name.as_deref().unwrap_or_default()));
+        ours.map(|each| serde_json::to_value(each).map_err(|error| error.to_string())).collect()
+    }
+}

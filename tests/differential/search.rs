@@ -1,0 +1,208 @@
+//! Plays lists next to each other, repeats and shrinks the lists that show a difference, and counts.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::future::join_all;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::compare::{Verdict, compare};
+use crate::generate::operations;
+use crate::known::Table;
+use crate::operation::{Action, Operation};
+use crate::plane::{self, Plane, namespace};
+use crate::play::{Played, play};
+use crate::shrink::Shrinker;
+use crate::story;
+
+/// Lists that play at the same time, by default. They mostly wait.
+const AT_A_TIME: usize = 10;
+/// Shorter lists that are tried at the same time.
+const TRIES_AT_A_TIME: usize = 6;
+/// Time for making one list shorter.
+const PATIENCE: Duration = Duration::from_secs(100);
+
+/// The control planes, the tables and the counts of a run.
+pub(crate) struct Search {
+    planes: Vec<Plane>,
+    noise: Table,
+    wanted: Table,
+    /// Number of namespaces that were made.
+    namespaces: AtomicUsize,
+    began: Instant,
+    totals: Mutex<Totals>,
+}
+
+#[derive(Default)]
+struct Totals {
+    seeds: usize,
+    operations: usize,
+    objects: usize,
+    wanted: usize,
+    /// Noise by signature.
+    noise: BTreeMap<String, usize>,
+    /// Seeds that show a sort of difference, by its signature.
+    found: BTreeMap<String, Vec<u64>>,
+    /// Seeds whose difference was not there the second time.
+    unrepeated: Vec<(u64, String)>,
+    /// Lists that could not be played.
+    broken: Vec<String>,
+}
+
+/// The plays of a list, and their comparison.
+struct Trial {
+    played: Vec<Played>,
+    verdict: Verdict,
+}
+
+impl Trial {
+    fn shows(&self, signature: &str) -> bool {
+        self.verdict.differences.iter().any(|difference| difference.signature() == signature)
+    }
+}
+
+impl Search {
+    pub(crate) async fn start() -> Self {
+        let planes = plane::start().await;
+        Self {
+            planes,
+            noise: Table::noise(),
+            wanted: Table::wanted(),
+            namespaces: AtomicUsize::new(0),
+            began: Instant::now(),
+            totals: Mutex::new(Totals::default()),
+        }
+    }
+
+    /// Plays seeds, until a time has passed.
+    pub(crate) async fn run(&self, seeds: impl IntoIterator<Item = u64>, limit: Option<Duration>) {
+        let until = limit.map(|limit| self.began + limit);
+        let in_time = |_: &u64| until.is_none_or(|until| Instant::now() < until);
+        let at_a_time = std::env::var("AT_A_TIME").ok().and_then(|text| text.parse().ok());
+        let plays = futures::stream::iter(seeds.into_iter().take_while(in_time));
+        let plays = plays.map(|seed| async move { self.judge(seed, &operations(seed)).await });
+        plays.buffer_unordered(at_a_time.unwrap_or(AT_A_TIME)).for_each(|()| async {}).await;
+    }
+
+    /// Plays a list, and tells the story of its first difference.
+    pub(crate) async fn judge(&self, seed: u64, list: &[Operation]) {
+        let Some(trial) = self.trial(seed, list).await else { return };
+        self.totals.lock().seeds += 1;
+        let Some(first) = trial.verdict.differences.first() else { return };
+        let signature = first.signature();
+        {
+            let mut totals = self.totals.lock();
+            let seeds = totals.found.entry(signature.clone()).or_default();
+            seeds.push(seed);
+            if seeds.len() > 1 {
+                return;
+            }
+        }
+        let again = self.trial(seed, list).await;
+        if !again.is_some_and(|again| again.shows(&signature)) {
+            let mut totals = self.totals.lock();
+            totals.found.remove(&signature);
+            totals.unrepeated.push((seed, first.to_string()));
+            return;
+        }
+        let list = self.shrink(seed, list, &signature).await;
+        let shown = match self.trial(seed, &list).await {
+            Some(last) if last.shows(&signature) => last,
+            _ => trial,
+        };
+        println!("{}", story::tell(seed, &list, &shown.verdict.differences, &shown.played));
+    }
+
+    /// Plays a list on all control planes. Returns nothing if it could not be played.
+    async fn trial(&self, seed: u64, list: &[Operation]) -> Option<Trial> {
+        let namespace = namespace(seed, self.namespaces.fetch_add(1, Ordering::Relaxed));
+        let plays = join_all(self.planes.iter().map(|plane| play(plane, &namespace, list))).await;
+        let played: Result<Vec<Played>, String> = plays.into_iter().collect();
+        let played = match played {
+            Ok(played) => played,
+            Err(error) => {
+                self.totals.lock().broken.push(format!("seed {seed}: {error}"));
+                return None;
+            }
+        };
+        if let Ok(folder) = std::env::var("LOOKS") {
+            let names = ["kube-controller-manager", "kube-controller-manager-again", "coxswain"];
+            for (name, played) in names.iter().zip(&played) {
+                let text = serde_json::to_string_pretty(&played.looks).expect("JSON");
+                std::fs::write(format!("{folder}/{namespace}-{name}.json"), text).expect("the folder exists");
+            }
+        }
+        let verdict = compare(&played[0], &played[1], &played[2], &self.noise, &self.wanted);
+        let mut totals = self.totals.lock();
+        totals.operations += list.iter().filter(|operation| operation.action != Action::Calm).count();
+        totals.objects += verdict.objects;
+        totals.wanted += verdict.wanted;
+        for difference in &verdict.noise {
+            *totals.noise.entry(difference.signature()).or_default() += 1;
+        }
+        Some(Trial { played, verdict })
+    }
+
+    /// Returns the shortest list that shows a difference and was found in time.
+    async fn shrink(&self, seed: u64, list: &[Operation], signature: &str) -> Vec<Operation> {
+        let until = Instant::now() + PATIENCE;
+        let mut shrinker = Shrinker::new(list.len());
+        let pick = |kept: &[usize]| kept.iter().map(|at| list[*at].clone()).collect::<Vec<_>>();
+        while Instant::now() < until {
+            let candidates: Vec<Vec<Operation>> =
+                shrinker.candidates(TRIES_AT_A_TIME).iter().map(|kept| pick(kept)).collect();
+            if candidates.is_empty() {
+                break;
+            }
+            let trials = join_all(candidates.iter().map(|list| self.trial(seed, list))).await;
+            let shows = |trial: &Option<Trial>| trial.as_ref().is_some_and(|trial| trial.shows(signature));
+            shrinker.tell(trials.iter().position(shows));
+        }
+        pick(shrinker.kept())
+    }
+
+    /// Returns the rows of `wanted.tsv` that no difference matched.
+    pub(crate) fn unmet(&self) -> Vec<String> {
+        self.wanted.unmet()
+    }
+
+    /// Prints the counts.
+    ///
+    /// # Errors
+    /// If there was a difference, or a list that could not be played.
+    pub(crate) fn end(&self) -> Result<(), String> {
+        let totals = self.totals.lock();
+        let minutes = self.began.elapsed().as_secs_f64() / 60.0;
+        println!(
+            "{} seeds in {:.1} minutes: {} operations for each manager ({:.0} a minute), {} objects compared, \
+             {} known differences, {} sorts of difference",
+            totals.seeds,
+            minutes,
+            totals.operations,
+            totals.operations as f64 / minutes,
+            totals.objects,
+            totals.wanted,
+            totals.found.len(),
+        );
+        for (signature, count) in &totals.noise {
+            println!("noise of kube-controller-manager, {count} times: {signature}");
+        }
+        for (seed, text) in &totals.unrepeated {
+            println!("not there the second time, seed {seed}: {text}");
+        }
+        for (signature, seeds) in &totals.found {
+            println!("different, seeds {seeds:?}: {signature}");
+        }
+        if totals.broken.is_empty() && totals.found.is_empty() {
+            return Ok(());
+        }
+        Err(format!(
+            "{} sorts of difference; lists that could not be played: {:#?}",
+            totals.found.len(),
+            totals.broken
+        ))
+    }
+}
