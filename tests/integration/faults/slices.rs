@@ -1,5 +1,8 @@
 //! Slices under faults: they end up showing the pods, each once, in as many slices as without faults.
 
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::ListParams;
 use serde_json::json;
@@ -13,9 +16,9 @@ const FULL: usize = 5;
 
 struct Slices;
 
-/// What is seen of a Service: pods, and in how many slices.
-fn seen(shown: &Shown, slices: usize) -> serde_json::Value {
-    json!({ "pods": shown, "slices": slices })
+/// Describes a Service by its pods and the number of its slices. `outdated` slices are those of an earlier Service of the name.
+fn seen(shown: &Shown, slices: usize, outdated: usize) -> serde_json::Value {
+    json!({ "pods": shown, "slices": slices, "outdated": outdated })
 }
 
 impl Scenario for Slices {
@@ -38,13 +41,19 @@ impl Scenario for Slices {
     }
 
     async fn outcome(place: &Place) -> Outcome {
+        let services = place.namespace.api::<Service>().list(&ListParams::default()).await.expect("services");
+        let uids: BTreeMap<_, _> =
+            services.items.into_iter().map(|service| (service.metadata.name, service.metadata.uid)).collect();
         let list = place.namespace.api::<EndpointSlice>().list(&ListParams::default()).await.expect("slices");
-        let mut services: std::collections::BTreeMap<String, (Shown, usize)> =
-            std::collections::BTreeMap::new();
+        let mut services: BTreeMap<String, (Shown, usize, usize)> = BTreeMap::new();
         for slice in list.items {
             let name = slice.metadata.labels.unwrap_or_default()["kubernetes.io/service-name"].clone();
-            let (shown, count) = services.entry(name).or_default();
+            let owner = slice.metadata.owner_references.unwrap_or_default().into_iter().next();
+            let owner = owner.map(|owner| owner.uid);
+            let is_outdated = uids.get(&Some(name.clone())).is_some_and(|uid| *uid != owner);
+            let (shown, count, outdated) = services.entry(name).or_default();
             *count += 1;
+            *outdated += usize::from(is_outdated);
             for endpoint in slice.endpoints.unwrap_or_default() {
                 let pod = endpoint.target_ref.and_then(|target| target.name).unwrap_or_default();
                 let is_ready =
@@ -52,7 +61,8 @@ impl Scenario for Slices {
                 shown.entry(pod).or_default().push(is_ready);
             }
         }
-        services.into_iter().map(|(name, (shown, count))| (name, seen(&shown, count))).collect()
+        let seen = |(name, (shown, count, outdated))| (name, seen(&shown, count, outdated));
+        services.into_iter().map(seen).collect()
     }
 
     /// The slices of a Service that has gone are garbage, which is not collected here.
@@ -60,7 +70,7 @@ impl Scenario for Slices {
         let slices = PODS.div_ceil(FULL);
         let mut services = served::expected();
         services.insert("goes", services["later"].clone());
-        services.into_iter().map(|(name, shown)| (name.to_owned(), seen(&shown, slices))).collect()
+        services.into_iter().map(|(name, shown)| (name.to_owned(), seen(&shown, slices, 0))).collect()
     }
 }
 
