@@ -246,7 +246,8 @@ async fn rescued_in_time(stage: &Stage<'_>) {
     create(&place, "ConfigMap", "doomed", &[reference("dead", &dead)]).await;
     delete(&place, "dead", &DeleteParams::background()).await;
     let account = async || stage.line.account(place.name());
-    until("five conflicts", LIMIT, account, |account| account.conflicts() == 5).await;
+    // More than one for an object whose owners were read, together with those of others, just before it got the living one.
+    until("five conflicts", LIMIT, account, |account| account.conflicts() >= 5).await;
     let mut left: BTreeSet<String> = all.into_iter().collect();
     left.insert("live".to_owned());
     until("those left", LIMIT, || names(&place), |names| *names == left).await;
