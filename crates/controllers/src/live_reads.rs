@@ -40,7 +40,7 @@ live_reads! {
     }
     "garbage-collector-controller" {
         COLLECTOR_OBJECT = ("object", "GET any resource", 0,
-            "An owner that no watch shows decides about an object, or an object changed between a decision and its write.");
+            "An owner that no watch shows decides about an object, or an object changed between a decision and its write. A 404 without the object's name is followed by a LIST with its name as field selector.");
         COLLECTOR_UNSEEN = ("unseen", "GET any resource", 121,
             "An owner waits for a dependent whose watch has ended. One dependent is read every 30 seconds.");
     }

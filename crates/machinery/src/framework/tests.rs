@@ -1,5 +1,6 @@
 //! The worker loop against a scripted API server and a scripted room, in paused time.
 
+mod absences;
 mod canceled;
 mod discovery;
 mod lists;
