@@ -86,7 +86,7 @@ live_reads! {
         BINDER_CLAIM = ("claim", "GET persistentvolumeclaims", 241,
             "A bound volume lacks its claim in the cache, or a released volume is to be emptied or its directory deleted.");
         BINDER_RECYCLER = ("recycler", "GET pods", 241,
-            "The pod that empties a volume has failed: its message.");
+            "The pod that empties a volume has failed: its message. Or another pod may have its name, which had succeeded: it could not be deleted, or the cache lacks it.");
     }
     "persistentvolume-expander-controller" {
         EXPANDER_VOLUME = ("volume", "GET persistentvolumes", 0,

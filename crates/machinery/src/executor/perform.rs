@@ -385,7 +385,8 @@ fn batch_span(manner: &'static str, chains: &[Placed]) -> Span {
 fn tolerated(tolerate: Tolerate, verb: &Verb, error: &ApiError) -> bool {
     // With a UID as its only precondition, a delete meets a conflict when another object bears the name now.
     let on_delete = matches!(verb, Verb::Delete { resource_version: None, .. });
-    (tolerate.absent && (error.is_object_not_found() || on_delete && error.is_conflict()))
+    ((tolerate.absent || tolerate.gone) && error.is_object_not_found())
+        || (tolerate.absent && on_delete && error.is_conflict())
         || (tolerate.exists && error.is_already_exists())
         || (tolerate.conflict && error.is_conflict())
         || (tolerate.namespace_terminating && error.is_namespace_terminating())
