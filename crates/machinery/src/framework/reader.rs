@@ -241,7 +241,8 @@ impl Reader {
     }
 
     /// Reads a list from a position to its end. Callers share the rest of a list only with callers at the same position: its first
-    /// pages may be older than the request of another caller.
+    /// pages may be older than the request of another caller. A list that was begun again is not begun a third time, so its position is
+    /// another one than that of a list that begins.
     async fn list(
         &self,
         client: ApiClient,
@@ -251,9 +252,10 @@ impl Reader {
         namespace: &Str,
     ) -> ListEnd {
         let (from, namespace) = (Arc::clone(&position), namespace.clone());
-        let after = from.after().clone();
-        let rest = (!after.is_empty())
-            .then(|| Read::Page(PageQuery { kind, namespace: namespace.clone(), limit: 0, after }));
+        let (after, limit) = (from.after().clone(), u32::from(from.is_second()));
+        // No page is read by this query: it is the key of the shared read.
+        let rest = (!after.is_empty() || from.is_second())
+            .then(|| Read::Page(PageQuery { kind, namespace: namespace.clone(), limit, after }));
         let read =
             async move |client: ApiClient| Ok(client.list_from(kind, &namespace, from).await.map(Arc::new));
         let what = rest.as_ref().unwrap_or(what);
