@@ -95,10 +95,9 @@ impl Reader {
         room: &dyn Reconcile,
         key: &Key,
         failures: &[Failure],
-        written: &EarlierWrites,
+        reads: Reads,
         now: impl Fn() -> Timestamp + Sync,
     ) -> Result<Option<(Plan, PlanNote)>, ObserveError> {
-        let reads = Reads::with_written(written.clone());
         let pass = |reads: &Reads| Ok((room.plan(key, failures, reads, now())?, ()));
         let planned = self.passes(key, reads, pass).await?;
         Ok(planned.map(|(plan, note, ())| (plan, note)))
@@ -109,10 +108,12 @@ impl Reader {
         &self,
         room: &dyn Reconcile,
         key: &Key,
+        withholds_creates: bool,
         now: impl Fn() -> Timestamp + Sync,
     ) -> Result<Option<(Plan, Vec<String>)>, ObserveError> {
         let pass = |reads: &Reads| room.explain(key, reads, now());
-        let explained = self.passes(key, Reads::default(), pass).await?;
+        let reads = Reads::begin(EarlierWrites::default(), withholds_creates);
+        let explained = self.passes(key, reads, pass).await?;
         Ok(explained.map(|(plan, _, reasons)| (plan, reasons)))
     }
 
