@@ -36,6 +36,7 @@ unit: oracle ## Unit and property tests, and the simulation with seeds that are 
 	$(CARGO) test --workspace --lib --bins --test simulation --test memory
 	cd tests/controlplane && go test ./...
 	cd tests/oracle && go test ./...
+	cd tests/oracle && go vet -tags standard ./...
 
 simulate: ## A minute of the simulated cluster with new seeds (SECONDS=…, FAULTS=0), or one seed again with its trace (SEED=…)
 	@$(CARGO) test --profile simulate --test simulation -- --ignored --exact --nocapture soak::simulate
@@ -69,7 +70,8 @@ image: ## Make the image, an OCI layout in target/image, without a container eng
 dist: ## Make what is released, in target/dist-VERSION: program, plugin, clients, chart, manifests, checksums
 	@scripts/dist.sh
 
-oracle: ## Build the program that answers how Go reads texts (cached outside of the checkout; needs Go modules the first time)
+oracle: ## Build the programs that answer how Go reads texts (cached outside of the checkout; needs Go modules the first time)
+	@tests/oracle/build.sh standard >/dev/null
 	@tests/oracle/build.sh >/dev/null
 
 controlplane: ## Build the control plane that tests run against (cached outside of the checkout)

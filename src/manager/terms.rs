@@ -7,8 +7,8 @@
 //!        │                                        └─ lost ─────► gate closed ─► exit                │
 //!        └──────────────────────────────── behind the others ───────────────────────────────────────┘
 //! ```
-//! Without a limit (`--controller-shutdown-timeout=0`) SIGTERM waits for reconciles and writes as long as they take, as
-//! kube-controller-manager does, also when it comes during a step-down. A replica that steps down or gives way waits [`STEP_DOWN_LIMIT`] at most: no controllers run
+//! Without a limit (`--controller-shutdown-timeout=0`) SIGTERM waits for reconciles and writes as long as they take, also when it comes
+//! during a step-down. kube-controller-manager waits only with `ControllerManagerReleaseLeaderElectionLockOnExit`, which is off there. A replica that steps down or gives way waits [`STEP_DOWN_LIMIT`] at most: no controllers run
 //! meanwhile, and no other replica can lead. Reconciles without a limit of their own may still run then, so the process ends with an
 //! error instead of beginning another term, into which they could run.
 //!

@@ -41,6 +41,7 @@ mod handover;
 mod informers;
 mod jobs;
 mod joining;
+mod json_api;
 mod kinds;
 mod kubeconfigs;
 mod kubelets;

@@ -8,19 +8,9 @@ import (
 // question returns the reading of a text, or an error if the library refuses the text.
 type question func(text string) (any, error)
 
-// questions holds the questions by their names. Texts of several parts have a separator between the parts.
-var questions = map[string]question{
-	"address":        readAddress,
-	"duration":       readDuration,
-	"flag":           readFlag,
-	"int-or-string":  scaleIntOrString,
-	"label-selector": compileLabelSelector,
-	"name":           judgeName,
-	"quantity":       readQuantities,
-	"schedule":       readSchedule,
-	"selector":       parseSelector,
-	"time":           readTime,
-}
+// questions holds the questions by their names. Texts of several parts have a separator between the parts. It is empty in the program that
+// has the standard library alone.
+var questions map[string]question
 
 // separator stands between the parts of a text.
 const separator = "\x1f"

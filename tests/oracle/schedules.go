@@ -1,15 +1,28 @@
+//go:build !standard
+
 package main
 
 import (
 	"errors"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
-	_ "time/tzdata" // Zones are the same on machines without files of zones.
+	_ "time/tzdata" // For programs that build.sh has not built.
 
 	"github.com/robfig/cron/v3"
 )
+
+// zoneinfo is the path of the zones of the Go distribution, set by build.sh. They are read before the machine's files of zones, which may be
+// of another version.
+var zoneinfo string
+
+func init() {
+	if zoneinfo != "" {
+		os.Setenv("ZONEINFO", zoneinfo)
+	}
+}
 
 // activations is the number of times that are computed for a schedule.
 const activations = 6

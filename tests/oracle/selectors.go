@@ -1,3 +1,5 @@
+//go:build !standard
+
 package main
 
 import (

@@ -40,7 +40,7 @@ live_reads! {
     }
     "garbage-collector-controller" {
         COLLECTOR_OBJECT = ("object", "GET any resource", 0,
-            "An owner that no watch shows decides about an object, or an object changed between a decision and its write.");
+            "An owner that no watch shows decides about an object, or an object changed between a decision and its write. A 404 without the object's name is followed by a LIST with its name as field selector.");
         COLLECTOR_UNSEEN = ("unseen", "GET any resource", 121,
             "An owner waits for a dependent whose watch has ended. One dependent is read every 30 seconds.");
     }
@@ -86,7 +86,7 @@ live_reads! {
         BINDER_CLAIM = ("claim", "GET persistentvolumeclaims", 241,
             "A bound volume lacks its claim in the cache, or a released volume is to be emptied or its directory deleted.");
         BINDER_RECYCLER = ("recycler", "GET pods", 241,
-            "The pod that empties a volume has failed: its message.");
+            "The pod that empties a volume has failed: its message. Or another pod may have its name, which had succeeded: it could not be deleted, or the cache lacks it.");
     }
     "persistentvolume-expander-controller" {
         EXPANDER_VOLUME = ("volume", "GET persistentvolumes", 0,

@@ -221,8 +221,9 @@ impl ApiClient {
         let pairs = pairs.with("timeoutSeconds", query.timeout_seconds.to_string());
         let path = RequestPath::collection(kind, &query.namespace);
         let accept = if kind.metadata_only { MetadataForm::Watch.accept() } else { PROTOBUF_WATCH };
-        let (label, response) = self.send(RequestIntent::Watch, (path, &pairs).into(), accept, None).await?;
-        let response = refuse(&label, response).await?;
+        let intent = RequestIntent::Watch;
+        let (label, response) = self.send(intent, (path, &pairs).into(), accept, None).await?;
+        let response = refuse(&label, intent, response).await?;
         let is_translated = kind.metadata_only && is_json(response.headers());
         let body = response.into_body();
         Ok(if is_translated { watch_in_protobuf(body) } else { body })
@@ -329,7 +330,7 @@ impl ApiClient {
         let body = Some(delete_options(kind, options));
         let intent = RequestIntent::Delete;
         let (label, response) = self.send(intent, path.into(), accept_object(kind), body).await?;
-        let response = refuse(&label, response).await?;
+        let response = refuse(&label, intent, response).await?;
         let form = MetadataForm::Object;
         let is_translated = kind.metadata_only && is_json(response.headers());
         let limit = if is_translated { form.json_limit(intent.body_limit()) } else { intent.body_limit() };
@@ -363,7 +364,7 @@ impl ApiClient {
         let intent = RequestIntent::DeleteCollection;
         let accept = MetadataForm::List.accept();
         let (label, response) = self.send(intent, path.into(), accept, body).await?;
-        let response = refuse(&label, response).await?;
+        let response = refuse(&label, intent, response).await?;
         let drained = body::drain(response.into_body(), intent.body_limit()).await;
         drained.map_err(|source| ApiError::transport(label.as_str(), source))
     }

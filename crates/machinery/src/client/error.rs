@@ -170,6 +170,11 @@ impl ApiError {
         }
     }
 
+    /// Returns whether it is a 404 that names no object, which proves nothing about the object.
+    pub(crate) fn is_unnamed_not_found(&self) -> bool {
+        self.is_not_found() && !self.is_object_not_found()
+    }
+
     /// Whether the request was not built, because a segment of its path is not legal or its URI is too long. This is no proof
     /// that no object has such a name.
     pub fn is_unaddressable(&self) -> bool {

@@ -118,7 +118,7 @@ impl ApiClient {
         limit: usize,
     ) -> Result<Pieces, ApiError> {
         let (label, response) = self.send(intent, Target::Uri(uri), JSON, None).await?;
-        let response = refuse(&label, response).await?;
+        let response = refuse(&label, intent, response).await?;
         let pieces = body::pieces(response.into_body(), limit.min(intent.body_limit())).await;
         pieces.map(Pieces).map_err(|source| ApiError::transport(label.as_str(), source))
     }

@@ -32,6 +32,11 @@ impl ListPosition {
     pub(crate) fn after(&self) -> &Str {
         &self.after
     }
+
+    /// Returns whether the list was begun again because a token had expired.
+    pub(crate) fn is_second(&self) -> bool {
+        self.is_second
+    }
 }
 
 impl ApiClient {

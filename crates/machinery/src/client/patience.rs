@@ -259,7 +259,8 @@ fn may_be_repeated(intent: RequestIntent, code: StatusCode) -> bool {
     is_refusal && !intent.is_watch() && (is_read(intent) || !matches!(code.as_u16(), 500 | 502 | 504))
 }
 
-fn is_read(intent: RequestIntent) -> bool {
+/// Whether a request changes nothing.
+pub(super) fn is_read(intent: RequestIntent) -> bool {
     matches!(
         intent,
         RequestIntent::Get | RequestIntent::List | RequestIntent::Watch | RequestIntent::Document

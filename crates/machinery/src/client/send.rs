@@ -13,6 +13,7 @@ use super::body;
 use super::error::{ApiError, LONGEST_RETRY_AFTER, decode_status};
 use super::layers::{ApiRequest, is_json};
 use super::metadata::MetadataForm;
+use super::patience::is_read;
 use super::request::{self, LONGEST_ERROR, Label, RequestIntent, RequestPath, Target};
 
 impl ApiClient {
@@ -33,7 +34,7 @@ impl ApiClient {
         if response.status() == StatusCode::NOT_MODIFIED {
             return Ok(None);
         }
-        let response = refuse(&label, response).await?;
+        let response = refuse(&label, intent, response).await?;
         let etag = response.headers().get(ETAG).cloned();
         Ok(Some((read(&label, response.into_body(), intent.body_limit()).await?, etag)))
     }
@@ -47,7 +48,7 @@ impl ApiClient {
     ) -> Result<(Label, Bytes), ApiError> {
         let form = MetadataForm::of(&accept);
         let (label, response) = self.send(intent, target, accept, content).await?;
-        let response = refuse(&label, response).await?;
+        let response = refuse(&label, intent, response).await?;
         let Some(form) = form.filter(|_| is_json(response.headers())) else {
             let body = read(&label, response.into_body(), intent.body_limit()).await?;
             return Ok((label, body));
@@ -188,14 +189,14 @@ async fn read(label: &Label, body: ResponseBody, limit: usize) -> Result<Bytes, 
 }
 
 /// Returns the refusal of a write again, and whether its effect is known. With the reason `Timeout`, whatever its code, the write may have
-/// been carried out.
+/// been carried out. The reason comes behind the message, so it is not known either of a body that is cut.
 ///
 /// # Errors
 /// The body breaks off: the reason, and so the effect, is not known.
 async fn with_effect(response: Response<ResponseBody>) -> Result<(Response<ResponseBody>, bool), BoxError> {
     let (parts, body) = response.into_parts();
     let body = body::collect_start(body, LONGEST_ERROR).await?;
-    let is_known = decode_status(&body).reason != "Timeout";
+    let is_known = !is_cut(&body) && decode_status(&body).reason != "Timeout";
     let body = Full::new(body).map_err(BoxError::from).boxed_unsync();
     Ok((Response::from_parts(parts, body), is_known))
 }
@@ -206,9 +207,15 @@ fn retry_after(response: &Response<ResponseBody>) -> Option<Duration> {
     Some(Duration::from_secs(seconds).min(LONGEST_RETRY_AFTER))
 }
 
+/// Whether this may be the start of a longer error body.
+fn is_cut(body: &Bytes) -> bool {
+    body.len() >= LONGEST_ERROR
+}
+
 /// Turns an answer that is not a success into its error.
 pub(super) async fn refuse(
     label: &Label,
+    intent: RequestIntent,
     response: Response<ResponseBody>,
 ) -> Result<Response<ResponseBody>, ApiError> {
     if response.status().is_success() {
@@ -219,5 +226,9 @@ pub(super) async fn refuse(
     // A longer body is cut: the status code alone says what went wrong then.
     let body = body::collect_start(response.into_body(), LONGEST_ERROR).await;
     let body = body.map_err(|source| ApiError::transport(label.as_str(), source))?;
+    let may_have_timed_out = code == StatusCode::TOO_MANY_REQUESTS || code.is_server_error();
+    if !is_read(intent) && may_have_timed_out && is_cut(&body) {
+        return Err(ApiError::TooLong { request: label.as_str().to_owned(), limit: LONGEST_ERROR });
+    }
     Err(ApiError::refused(label.as_str(), code, retry_after, &body))
 }

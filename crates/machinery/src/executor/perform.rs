@@ -27,7 +27,18 @@ const SIDE_BY_SIDE: usize = 8;
 impl Executor {
     /// Performs `plan` until its end, the first failure that ends it, or the first token that is not there.
     pub async fn execute(&self, plan: Plan) -> Executed {
-        let last = LastAnswers::wanted_by(&plan);
+        let round = Round { last: LastAnswers::wanted_by(&plan), withholds_creates: false };
+        self.perform(plan, &round).await
+    }
+
+    /// Performs `plan` as [`Self::execute`] does, in a namespace that is known to be terminating: a create that tolerates the refusal is not
+    /// sent, and ends as if it was refused.
+    pub async fn execute_in_terminating_namespace(&self, plan: Plan) -> Executed {
+        let round = Round { last: LastAnswers::wanted_by(&plan), withholds_creates: true };
+        self.perform(plan, &round).await
+    }
+
+    async fn perform(&self, plan: Plan, round: &Round) -> Executed {
         let mut executed = Executed::before(&plan);
         let mut at = 0;
         for step in plan.steps {
@@ -37,18 +48,18 @@ impl Executor {
                 Step::Admit(admission) => {
                     executed.admitted(at, self.budgets.take(&admission, Instant::now()));
                 }
-                Step::Write(write) => executed.add(self.carry_out(at, write, &last).await),
+                Step::Write(write) => executed.add(self.carry_out(at, write, round).await),
                 Step::Batch(writes) => {
-                    self.slow_start(placed(at, singles(writes)), &last, &mut executed).await;
+                    self.slow_start(placed(at, singles(writes)), round, &mut executed).await;
                 }
                 Step::Each(writes) => {
-                    self.side_by_side(placed(at, singles(writes)), &last, &mut executed).await;
+                    self.side_by_side(placed(at, singles(writes)), round, &mut executed).await;
                 }
                 Step::Chains { chains, slow_start: true } => {
-                    self.slow_start(placed(at, chains), &last, &mut executed).await;
+                    self.slow_start(placed(at, chains), round, &mut executed).await;
                 }
                 Step::Chains { chains, slow_start: false } => {
-                    self.side_by_side(placed(at, chains), &last, &mut executed).await;
+                    self.side_by_side(placed(at, chains), round, &mut executed).await;
                 }
                 Step::Emit(event) => {
                     self.events.emit(event);
@@ -63,13 +74,13 @@ impl Executor {
         executed
     }
 
-    async fn slow_start(&self, chains: Vec<Placed>, last: &LastAnswers, executed: &mut Executed) {
+    async fn slow_start(&self, chains: Vec<Placed>, round: &Round, executed: &mut Executed) {
         let mut rest = chains.into_iter();
         for size in slow_start(rest.len()) {
             let group: Vec<Placed> = rest.by_ref().take(size).collect();
             let span = batch_span("slow_start", &group);
             let ended =
-                join_all(group.into_iter().map(|chain| self.chain(chain, last))).instrument(span).await;
+                join_all(group.into_iter().map(|chain| self.chain(chain, round))).instrument(span).await;
             ended.into_iter().flatten().for_each(|settled| executed.add(settled));
             if executed.stopped {
                 break;
@@ -77,10 +88,10 @@ impl Executor {
         }
     }
 
-    async fn side_by_side(&self, chains: Vec<Placed>, last: &LastAnswers, executed: &mut Executed) {
+    async fn side_by_side(&self, chains: Vec<Placed>, round: &Round, executed: &mut Executed) {
         let span = batch_span("each", &chains);
         let mut ended = stream::iter(chains)
-            .map(|chain| self.chain(chain, last).instrument(span.clone()))
+            .map(|chain| self.chain(chain, round).instrument(span.clone()))
             .buffer_unordered(SIDE_BY_SIDE);
         while let Some(settled) = ended.next().await {
             for settled in settled {
@@ -91,13 +102,13 @@ impl Executor {
 
     /// Carries out writes one after the other, until one fails that the plan does not go on without, and the writes with it are tried; or
     /// until one meets a conflict that is tolerated, for what comes after rests on it; or until one is canceled.
-    fn chain<'a>(&'a self, (first, chain): Placed, last: &'a LastAnswers) -> BoxFuture<'a, Vec<Settled>> {
+    fn chain<'a>(&'a self, (first, chain): Placed, round: &'a Round) -> BoxFuture<'a, Vec<Settled>> {
         Box::pin(async move {
             let mut ended = Vec::with_capacity(chain.len());
             let mut stops = false;
             for (at, write) in (first..).zip(chain) {
                 let with_next = write.with_next;
-                let settled = self.carry_out(at, write, last).await;
+                let settled = self.carry_out(at, write, round).await;
                 stops |= settled.stops() || settled.outdated && !settled.keep_going;
                 ended.push(settled);
                 if stops && !with_next {
@@ -141,13 +152,19 @@ impl Executor {
     }
 
     /// Sends a write, emits its event and says what became of it.
-    async fn carry_out(&self, at: usize, write: Write, last: &LastAnswers) -> Settled {
+    async fn carry_out(&self, at: usize, write: Write, round: &Round) -> Settled {
+        if round.withholds_creates
+            && write.tolerate.namespace_terminating
+            && matches!(write.verb, Verb::Create(_))
+        {
+            return Settled::withheld(at, write);
+        }
         let what = write.to_string();
         let asked = Instant::now();
-        let outcome = self.send(&write, last).await;
+        let outcome = self.send(&write, &round.last).await;
         self.tell(&write, &what, &outcome, asked);
         let (keep_going, item) = (write.keep_going, write.item);
-        let mut outdated = false;
+        let (mut outdated, mut meets_terminating) = (false, false);
         let mut end = ActionEnd { result: ActionResult::Done, code: None, key: None };
         let mut answer = None;
         let (key, change, problem) = match outcome {
@@ -162,12 +179,13 @@ impl Executor {
             Err(ExecuteError::Api(error)) if tolerated(write.tolerate, &write.verb, &error) => {
                 end.result = ActionResult::Unneeded;
                 outdated = error.is_conflict();
+                meets_terminating = error.is_namespace_terminating();
                 (write.key, WriteEffect::Nothing, None)
             }
             Err(error) if error.is_canceled() => {
                 end.result = ActionResult::Failed(error.to_string());
                 let problem = Some(Problem::Canceled(error));
-                return Settled { at, end, effect: None, problem, keep_going, item, outdated };
+                return Settled::failed(at, end, problem, keep_going, item);
             }
             Err(error) => {
                 let failure = self.describe_write(&write, &what, &error).await;
@@ -178,7 +196,7 @@ impl Executor {
                 end = failed_end(&failure);
                 let problem = Some(Problem::Failed(failure, error));
                 if !ambiguous {
-                    return Settled { at, end, effect: None, problem, keep_going, item, outdated };
+                    return Settled::failed(at, end, problem, keep_going, item);
                 }
                 end.result = ActionResult::Unknown;
                 (write.key, WriteEffect::Unknown, problem)
@@ -188,7 +206,7 @@ impl Executor {
             end.key = Some(key.clone());
         }
         let effect = Effect { kind: write.kind, key, subresource: write.subresource, change, answer };
-        Settled { at, end, effect: Some(effect), problem, keep_going, item, outdated }
+        Settled { at, end, effect: Some(effect), problem, keep_going, item, outdated, meets_terminating }
     }
 
     fn tell(&self, write: &Write, what: &str, outcome: &Result<Done, ExecuteError>, asked: Instant) {
@@ -279,6 +297,15 @@ struct Settled {
     item: Option<usize>,
     /// Whether another version was met, which is tolerated.
     outdated: bool,
+    /// Whether a terminating namespace refused it, which is tolerated, or it was withheld for that.
+    meets_terminating: bool,
+}
+
+/// What holds for all writes of one plan.
+struct Round {
+    last: LastAnswers,
+    /// Whether creates that tolerate a terminating namespace are not sent.
+    withholds_creates: bool,
 }
 
 /// Why a write or a check did not succeed.
@@ -289,6 +316,29 @@ enum Problem {
 }
 
 impl Settled {
+    /// A write that had no effect.
+    fn failed(
+        at: usize,
+        end: ActionEnd,
+        problem: Option<Problem>,
+        keep_going: bool,
+        item: Option<usize>,
+    ) -> Self {
+        Self { at, end, effect: None, problem, keep_going, item, outdated: false, meets_terminating: false }
+    }
+
+    /// A create that is not sent, because its namespace is terminating.
+    fn withheld(at: usize, write: Write) -> Self {
+        let end = ActionEnd { result: ActionResult::Unneeded, ..ActionEnd::default() };
+        let Write { kind, key, subresource, keep_going, item, .. } = write;
+        let effect = Effect { kind, key, subresource, change: WriteEffect::Nothing, answer: None };
+        Self {
+            effect: Some(effect),
+            meets_terminating: true,
+            ..Self::failed(at, end, None, keep_going, item)
+        }
+    }
+
     /// Whether it ends its chain and the plan.
     fn stops(&self) -> bool {
         match &self.problem {
@@ -315,6 +365,7 @@ impl Executed {
     fn add(&mut self, settled: Settled) {
         self.stopped |= settled.stops();
         self.outdated |= settled.outdated;
+        self.meets_terminating |= settled.meets_terminating;
         self.end(settled.at, settled.end);
         self.effects.extend(settled.effect);
         match settled.problem {
@@ -385,7 +436,8 @@ fn batch_span(manner: &'static str, chains: &[Placed]) -> Span {
 fn tolerated(tolerate: Tolerate, verb: &Verb, error: &ApiError) -> bool {
     // With a UID as its only precondition, a delete meets a conflict when another object bears the name now.
     let on_delete = matches!(verb, Verb::Delete { resource_version: None, .. });
-    (tolerate.absent && (error.is_object_not_found() || on_delete && error.is_conflict()))
+    ((tolerate.absent || tolerate.gone) && error.is_object_not_found())
+        || (tolerate.absent && on_delete && error.is_conflict())
         || (tolerate.exists && error.is_already_exists())
         || (tolerate.conflict && error.is_conflict())
         || (tolerate.namespace_terminating && error.is_namespace_terminating())

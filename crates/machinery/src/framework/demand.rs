@@ -146,13 +146,20 @@ impl Worker {
         // Nobody closes it.
         let _turn = turn.acquire().await;
         let (room, now) = (self.reconcile.as_ref(), || self.clock.now());
-        match reader.explain(room, key, now).await {
-            Ok(Some((plan, reasons))) => Explained {
-                requeue_after: plan.requeue_after,
-                actions: Ok(Some(planned(&plan))),
-                reasons,
-                waiting_for,
-            },
+        let withheld = self.withheld_for(key, self.owner(key).as_ref());
+        match reader.explain(room, key, withheld.is_some(), now).await {
+            Ok(Some((plan, mut reasons))) => {
+                reasons.extend(withheld.map(|left| {
+                    let seconds = left.as_secs();
+                    format!("Its namespace is terminating and has refused a create, so it sends none for {seconds} s.")
+                }));
+                Explained {
+                    requeue_after: plan.requeue_after,
+                    actions: Ok(Some(planned(&plan))),
+                    reasons,
+                    waiting_for,
+                }
+            }
             Ok(None) => {
                 Explained { actions: Ok(None), reasons: Vec::new(), requeue_after: None, waiting_for }
             }

@@ -24,6 +24,7 @@ use super::metrics::{ReconcileMetrics, RoomMetrics};
 use super::reader::Reader;
 use super::report::Report;
 use super::stats::LoopStats;
+use super::terminating::TerminatingOwners;
 use super::trace::{self, Causes, Waits};
 use super::watch::{CacheSource, Debounce, KeyMap, WakeUp};
 use super::watchdog::Watchdog;
@@ -476,6 +477,7 @@ impl Instance {
             demands: Demands::default(),
             causes,
             waits: Waits::default(),
+            terminating: TerminatingOwners::default(),
             report: Arc::clone(&runtime.report),
             watchdog: runtime.watchdog.clone(),
             wait_seats,

@@ -30,6 +30,7 @@ mod settings;
 mod shared_reads;
 mod slow_reads;
 mod stats;
+mod terminating;
 #[cfg(test)]
 mod tests;
 mod trace;

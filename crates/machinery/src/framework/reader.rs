@@ -24,7 +24,8 @@ use super::shared_reads::SharedReads;
 use super::slow_reads::{ReadClock, SlowGroups, answered, has_room};
 use crate::api::{AnyObject, Kind};
 use crate::client::{
-    ApiClient, ApiError, Discovery, Interrupted, ListPosition, ListQuery, ObjectList, RateClass, RequestUri,
+    ApiClient, ApiError, Discovery, FieldSelector, Interrupted, ListPosition, ListQuery, ObjectList,
+    RateClass, RequestUri,
 };
 use crate::model::Key;
 use crate::model::plan::{Failure, Plan};
@@ -94,10 +95,9 @@ impl Reader {
         room: &dyn Reconcile,
         key: &Key,
         failures: &[Failure],
-        written: &EarlierWrites,
+        reads: Reads,
         now: impl Fn() -> Timestamp + Sync,
     ) -> Result<Option<(Plan, PlanNote)>, ObserveError> {
-        let reads = Reads::with_written(written.clone());
         let pass = |reads: &Reads| Ok((room.plan(key, failures, reads, now())?, ()));
         let planned = self.passes(key, reads, pass).await?;
         Ok(planned.map(|(plan, note, ())| (plan, note)))
@@ -108,10 +108,12 @@ impl Reader {
         &self,
         room: &dyn Reconcile,
         key: &Key,
+        withholds_creates: bool,
         now: impl Fn() -> Timestamp + Sync,
     ) -> Result<Option<(Plan, Vec<String>)>, ObserveError> {
         let pass = |reads: &Reads| room.explain(key, reads, now());
-        let explained = self.passes(key, Reads::default(), pass).await?;
+        let reads = Reads::begin(EarlierWrites::default(), withholds_creates);
+        let explained = self.passes(key, reads, pass).await?;
         Ok(explained.map(|(plan, _, reasons)| (plan, reasons)))
     }
 
@@ -217,7 +219,13 @@ impl Reader {
         key: &Key,
     ) -> Result<Option<AnyObject>, ApiError> {
         let key = key.clone();
-        let read = async move |client: ApiClient| present(client.get(kind, &key).await);
+        let read = async move |client: ApiClient| match client.get(kind, &key).await {
+            // kube-apiserver names the objects of its own kinds. Rows of dynamic kinds hold metadata alone.
+            Err(error) if kind.metadata_only && error.is_unnamed_not_found() => {
+                listed(&client, kind, &key).await.ok_or(error)
+            }
+            found => present(found),
+        };
         self.shared(client, &self.shared, what, RateClass::Other, read).await
     }
 
@@ -234,7 +242,8 @@ impl Reader {
     }
 
     /// Reads a list from a position to its end. Callers share the rest of a list only with callers at the same position: its first
-    /// pages may be older than the request of another caller.
+    /// pages may be older than the request of another caller. A list that was begun again is not begun a third time, so its position is
+    /// another one than that of a list that begins.
     async fn list(
         &self,
         client: ApiClient,
@@ -244,9 +253,10 @@ impl Reader {
         namespace: &Str,
     ) -> ListEnd {
         let (from, namespace) = (Arc::clone(&position), namespace.clone());
-        let after = from.after().clone();
-        let rest = (!after.is_empty())
-            .then(|| Read::Page(PageQuery { kind, namespace: namespace.clone(), limit: 0, after }));
+        let (after, limit) = (from.after().clone(), u32::from(from.is_second()));
+        // No page is read by this query: it is the key of the shared read.
+        let rest = (!after.is_empty() || from.is_second())
+            .then(|| Read::Page(PageQuery { kind, namespace: namespace.clone(), limit, after }));
         let read =
             async move |client: ApiClient| Ok(client.list_from(kind, &namespace, from).await.map(Arc::new));
         let what = rest.as_ref().unwrap_or(what);
@@ -413,6 +423,37 @@ async fn page_of(client: &ApiClient, of: &PageQuery) -> Result<ObjectPage, ApiEr
         next: page.continue_token.into(),
         resource_version: page.resource_version.into(),
     })
+}
+
+/// Looks for an object in the list of its namespace: the inner `None` means that a server of the resource has listed the namespace
+/// without the object. Returns `None` if the list does not tell.
+///
+/// Some aggregated API servers answer 404 for an absent object without its name. A server that does not serve the resource answers in the
+/// same way, and discovery may be answered by another replica than the 404. Only the list is evidence about the object.
+async fn listed(client: &ApiClient, kind: &'static Kind, key: &Key) -> Option<Option<AnyObject>> {
+    let query = ListQuery {
+        namespace: key.namespace.to_string(),
+        field_selector: Some(FieldSelector::name(&key.name)),
+        ..ListQuery::default()
+    };
+    let page = match client.list(kind, &query).await {
+        Ok(page) => page,
+        Err(error) => {
+            tracing::debug!(%kind, %key, %error, "Failed to list an object after a 404 without its name");
+            return None;
+        }
+    };
+    let mut objects = ObjectList::default();
+    for item in &page.items {
+        objects.add(kind, item);
+    }
+    let mut objects = objects.complete().ok()?.iter();
+    // A server may ignore the selector.
+    match objects.find(|object| object.meta().name == key.name) {
+        Some(object) if Key::of(object.meta()) == *key => Some(Some(Arc::clone(object))),
+        None if page.continue_token.is_empty() => Some(None),
+        _ => None,
+    }
 }
 
 /// Absence, where who serves such objects says so.

@@ -155,6 +155,7 @@ pub struct ObjectPage {
 pub struct Reads {
     found: HashMap<Read, ReadResult>,
     written: EarlierWrites,
+    withholds_creates: bool,
 }
 
 /// What earlier plans of this reconcile have written.
@@ -450,9 +451,14 @@ impl Reads {
         self.written.iter().any(|effect| effect.kind == kind && effect.key.namespace == namespace)
     }
 
+    /// Returns whether creates of this reconcile that tolerate a terminating namespace are not sent: the namespace has refused one before.
+    pub fn withholds_creates(&self) -> bool {
+        self.withholds_creates
+    }
+
     /// Nothing read yet, by a reconcile whose earlier plans have written this.
-    pub(super) fn with_written(written: EarlierWrites) -> Self {
-        Self { written, ..Self::default() }
+    pub(super) fn begin(written: EarlierWrites, withholds_creates: bool) -> Self {
+        Self { written, withholds_creates, ..Self::default() }
     }
 
     pub(super) fn lacks(&self, read: &Read) -> bool {

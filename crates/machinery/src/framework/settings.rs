@@ -8,6 +8,7 @@ pub use crate::queue::{BucketConfig, QueueConfig};
 
 /// How a loop works. The default is one worker that tries a failed key without end and waits for changes.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own; any set of them may be made")]
 pub struct LoopSettings {
     /// Keys taken at the same time, see [`workers`].
     pub workers: usize,
@@ -29,6 +30,8 @@ pub struct LoopSettings {
     /// Whether a key for which a live read takes long is set aside until it is answered, while its worker takes others: where what
     /// answers is somebody else's, as the APIs of metrics are.
     pub sets_aside: bool,
+    /// Whether an object whose create was refused because the namespace is terminating sends no create for five minutes.
+    pub withholds_refused_creates: bool,
     /// How fast the controller may ask, compared with others. The fastest of its loops counts.
     pub qps_factor: QpsFactor,
     /// Keys that are queued when the loop starts: for loops that follow no object.
@@ -82,6 +85,7 @@ impl Default for LoopSettings {
             longest_wait: None,
             heeds_retry_after: false,
             sets_aside: false,
+            withholds_refused_creates: false,
             qps_factor: QpsFactor::ONE,
             seeds: Vec::new(),
         }

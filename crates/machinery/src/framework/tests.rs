@@ -1,5 +1,6 @@
 //! The worker loop against a scripted API server and a scripted room, in paused time.
 
+mod absences;
 mod canceled;
 mod discovery;
 mod lists;
@@ -9,6 +10,7 @@ mod plans;
 mod progress;
 mod rooms;
 mod seeds;
+mod terminating;
 mod waiting;
 mod wakes;
 
@@ -39,6 +41,7 @@ use super::report::Unreported;
 use super::room::{ObserveError, PlanNote, Reconcile};
 use super::settings::LoopSettings;
 use super::stats::LoopStats;
+use super::terminating::TerminatingOwners;
 use super::trace::Waits;
 use super::watch::{Debounce, KeyMap};
 use super::watchdog::Watchdog;
@@ -196,6 +199,7 @@ impl Bench {
             demands: Demands::default(),
             causes: Arc::default(),
             waits: Waits::default(),
+            terminating: TerminatingOwners::default(),
             report: Arc::new(Unreported),
             watchdog: Watchdog::new(&registry).unwrap(),
             wait_seats: WaitSeats::new(false),

@@ -27,12 +27,13 @@ use super::freshness::Freshness;
 use super::metrics::ReconcileMetrics;
 use super::progress::{Before, SHORTEST_POLL, SentWrites};
 use super::reader::Reader;
-use super::reads::EarlierWrites;
+use super::reads::{EarlierWrites, Reads};
 use super::report::{ReconcileStart, Report, Requeue};
 use super::room::{ObserveError, PlanNote, Reconcile, ReconcileEnd};
 use super::settings::{AfterFailure, LoopSettings};
 use super::slow_reads::SlowReads;
 use super::stats::LoopStats;
+use super::terminating::TerminatingOwners;
 use super::trace::{self, Causes, Waits};
 use super::watchdog::Watchdog;
 use crate::api::Kind;
@@ -43,6 +44,7 @@ use crate::model::clock::SharedClock;
 use crate::model::plan::{Cooldown, Failure, Plan};
 use crate::queue::{Item, WorkQueue};
 use crate::telemetry::tracing::{child, present};
+use crate::wire::Uid;
 
 /// When a key is looked at again one of whose writes met a conflict that is tolerated. The newer version calls it earlier; there
 /// need not be one, for not only the store refuses with a conflict: a webhook may.
@@ -77,6 +79,8 @@ pub(super) struct Worker {
     pub(super) causes: Arc<Causes>,
     /// Keys that wait for caches, for traces.
     pub(super) waits: Waits,
+    /// Owners whose creates are withheld.
+    pub(super) terminating: TerminatingOwners,
     /// Told of every reconcile.
     pub(super) report: Arc<dyn Report>,
     /// Watches for reconciles that hold a thread.
@@ -269,6 +273,7 @@ impl Worker {
     fn follow_up(&self, key: &Key, outcome: &Outcome, panicked: bool) -> Option<(Requeue, Duration)> {
         match outcome {
             Outcome::Absent => {
+                self.terminating.remove(key);
                 self.queue.forget(key);
                 self.queue.end_hold_off(key);
                 None
@@ -344,6 +349,17 @@ impl Worker {
         }
     }
 
+    /// Returns the UID of the object at `key`, as cached, if its refused creates are withheld.
+    pub(super) fn owner(&self, key: &Key) -> Option<Uid> {
+        let own = self.freshness.caches.own().filter(|_| self.settings.withholds_refused_creates)?;
+        Some(own.get(key)?.meta().uid.clone())
+    }
+
+    /// Returns how long creates of this owner are still withheld, if they are.
+    pub(super) fn withheld_for(&self, key: &Key, owner: Option<&Uid>) -> Option<Duration> {
+        self.terminating.withheld_for(key, owner?)
+    }
+
     /// The key whose expectations hold `key` back: its own, or in a serial loop one for all.
     pub(super) fn expecting<'a>(&self, key: &'a Key) -> &'a Key {
         if self.settings.serial { &Key::EMPTY } else { key }
@@ -374,7 +390,9 @@ impl Worker {
             None => begin(),
         }
         self.waits.end(key);
-        let mut tried = Tried::default();
+        let owner = self.owner(key);
+        let withholds_creates = self.withheld_for(key, owner.as_ref()).is_some();
+        let mut tried = Tried { owner, withholds_creates, ..Tried::default() };
         let outcome = match self.look(key, &mut tried).await {
             Ok(planned_end) => self.conclude(key, planned_end, &mut tried).await,
             Err(outcome) => outcome,
@@ -386,7 +404,7 @@ impl Worker {
     async fn look(&self, key: &Key, tried: &mut Tried) -> Result<PlanEnd, Outcome> {
         let mut sent = SentWrites::default();
         for look in 1.. {
-            let (plan, note) = match self.plan(key, &tried.failures, &tried.written).await? {
+            let (plan, note) = match self.plan(key, tried).await? {
                 Some(planned) => planned,
                 None if look > 1 => break,
                 None => return Err(Outcome::Absent),
@@ -443,7 +461,9 @@ impl Worker {
         }
         let done = |tried: &Tried, end: &PlanEnd| {
             let again = tried.outdated.then_some(AFTER_CONFLICT);
-            let requeue_after = self.paced(key, tried, end).into_iter().chain(again).min();
+            let withheld = tried.owner.as_ref().filter(|_| tried.meets_terminating);
+            let withheld = self.withheld_for(key, withheld);
+            let requeue_after = self.paced(key, tried, end).into_iter().chain(again).chain(withheld).min();
             Outcome::done(tried.written.len(), requeue_after, tried.cooldown)
         };
         if !tried.failures.is_empty() {
@@ -517,7 +537,17 @@ impl Worker {
         let Freshness { expectations, caches, .. } = &self.freshness;
         let before = Before::of(&plan, caches);
         let intent = expectations.begin(self.expecting(key), &plan, caches);
-        let mut done = self.executor.execute(plan).await;
+        let mut done = if tried.withholds_creates {
+            self.executor.execute_in_terminating_namespace(plan).await
+        } else {
+            self.executor.execute(plan).await
+        };
+        if let Some(owner) =
+            tried.owner.clone().filter(|_| done.meets_terminating && !tried.withholds_creates)
+        {
+            self.terminating.add(key, owner);
+        }
+        tried.meets_terminating |= done.meets_terminating;
         intent.answered(&done.effects, caches);
         tried.has_changed |= before.is_changed_by(&done.effects);
         note.commit_items(key, &done.items);
@@ -529,14 +559,9 @@ impl Worker {
         }
     }
 
-    async fn plan(
-        &self,
-        key: &Key,
-        failures: &[Failure],
-        written: &EarlierWrites,
-    ) -> Result<Option<(Plan, PlanNote)>, Outcome> {
+    async fn plan(&self, key: &Key, tried: &Tried) -> Result<Option<(Plan, PlanNote)>, Outcome> {
         let span = child(|| tracing::debug_span!("plan", otel.status_code = tracing::field::Empty));
-        self.decide(key, failures, written).instrument(span.clone()).await.map_err(|error| {
+        self.decide(key, tried).instrument(span.clone()).await.map_err(|error| {
             span.record("otel.status_code", "ERROR");
             match error {
                 ObserveError::Terminal(error) => Outcome::failed(error, false),
@@ -554,13 +579,9 @@ impl Worker {
     }
 
     /// Observes, in as many passes as it takes, and plans.
-    async fn decide(
-        &self,
-        key: &Key,
-        failures: &[Failure],
-        written: &EarlierWrites,
-    ) -> Result<Option<(Plan, PlanNote)>, ObserveError> {
-        self.reader.plan(self.reconcile.as_ref(), key, failures, written, || self.clock.now()).await
+    async fn decide(&self, key: &Key, tried: &Tried) -> Result<Option<(Plan, PlanNote)>, ObserveError> {
+        let reads = Reads::begin(tried.written.clone(), tried.withholds_creates);
+        self.reader.plan(self.reconcile.as_ref(), key, &tried.failures, reads, || self.clock.now()).await
     }
 
     /// After a failure: lets a room that heeds failures write down what failed (a condition, a collision count). Another one
@@ -573,7 +594,7 @@ impl Worker {
         if !self.reconcile.heeds_failures() {
             return Ok(None);
         }
-        let (plan, note) = match self.plan(key, &tried.failures, &tried.written).await {
+        let (plan, note) = match self.plan(key, tried).await {
             Ok(Some(planned)) => planned,
             Ok(None) => return Ok(None),
             Err(canceled @ Outcome::Failed { quiet: true, .. }) => return Err(canceled),
@@ -584,10 +605,12 @@ impl Worker {
         };
         let end = plan.end.then_some(PlanEnd::after(plan.requeue_after));
         // Its writes are not those of the reconcile: only these are counted and worth a cooldown.
-        let mut recorded = Tried::default();
+        let withholds_creates = tried.withholds_creates;
+        let mut recorded = Tried { owner: tried.owner.clone(), withholds_creates, ..Tried::default() };
         let done = self.perform(key, plan, note, &mut recorded).await;
         tried.actions.append(&mut recorded.actions);
         tried.has_changed |= recorded.has_changed;
+        tried.meets_terminating |= recorded.meets_terminating;
         let (done, note) = done?;
         match &done.error {
             None if done.held_back.is_none() => note.commit(key),
@@ -602,6 +625,7 @@ impl Worker {
 
 /// What the plans of one reconcile did.
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own; any set of them may hold")]
 struct Tried {
     actions: Vec<ActionState>,
     written: EarlierWrites,
@@ -612,6 +636,12 @@ struct Tried {
     outdated: bool,
     /// Whether a write changed something.
     has_changed: bool,
+    /// The UID that the object had when the reconcile began, if its refused creates are withheld.
+    owner: Option<Uid>,
+    /// Whether creates are not sent, because the namespace was found to be terminating before this reconcile.
+    withholds_creates: bool,
+    /// Whether a create was refused or withheld, because the namespace is terminating.
+    meets_terminating: bool,
     cooldown: Cooldown,
 }
 

@@ -48,6 +48,19 @@ fn parse_ipv4(text: &str) -> Option<Ipv4Addr> {
     parts.next().is_none().then(|| octets.into())
 }
 
+/// Reads an address in the form of [`parse_address`] without zeros in front of decimal numbers. An IPv4-mapped IPv6 address stays one.
+pub fn parse_strict_address(text: &str) -> Option<IpAddr> {
+    text.parse().ok()
+}
+
+/// Reads a range in the form of [`parse_range`] without zeros in front of decimal numbers. A range of IPv4-mapped IPv6 addresses stays one.
+pub fn parse_strict_range(text: &str) -> Option<IpNet> {
+    let (address, prefix) = text.split_once('/')?;
+    let is_number = prefix == "0" || prefix.starts_with(|first: char| matches!(first, '1'..='9'));
+    let prefix = prefix.parse().ok().filter(|_| is_number)?;
+    IpNet::new(parse_strict_address(address)?, prefix).ok().map(|range| range.trunc())
+}
+
 fn parse_ipv6(text: &str) -> Option<Ipv6Addr> {
     // Nearly all addresses have the form that the library reads, without an allocation.
     text.parse().ok().or_else(|| parse_lenient_ipv6(text))
@@ -118,7 +131,13 @@ mod tests {
             ("10.1.0", None),
             ("10.1.0.256", None),
             ("10.1.0.+1", None),
+            ("1::8", Some("1::8")),
+            ("1:2:3:4:5:6:7::", Some("1:2:3:4:5:6:7:0")),
+            ("::2:3:4:5:6:7:8", Some("0:2:3:4:5:6:7:8")),
             ("1:2:3:4:5:6:7:8::", None),
+            ("1:2:3:4:5:6:7:8:9", None),
+            ("1:2:3:4:5:6:7:1.2.3.4", None),
+            ("1:2:3:4:5:6::1.2.3.4", None),
             ("1::2::3", None),
             ("::10000", None),
             ("fe80::1%eth0", None),
@@ -143,6 +162,32 @@ mod tests {
             ("10.1.2.3", None),
         ] {
             assert_eq!(parse_range(text).map(|range| range.to_string()).as_deref(), range, "{text}");
+        }
+    }
+
+    #[test]
+    fn strict_readings_refuse_zeros_in_front() {
+        for (text, address) in [
+            ("10.1.0.1", Some("10.1.0.1")),
+            ("010.1.0.1", None),
+            ("fd00::0005", Some("fd00::5")),
+            ("fd00::00005", None),
+            ("::ffff:10.0.0.1", Some("::ffff:10.0.0.1")),
+            ("::ffff:10.0.0.01", None),
+        ] {
+            assert_eq!(parse_strict_address(text).map(|ip| ip.to_string()).as_deref(), address, "{text}");
+        }
+        for (text, range) in [
+            ("10.96.0.1/12", Some("10.96.0.0/12")),
+            ("010.96.0.0/12", None),
+            ("10.96.0.0/012", None),
+            ("10.0.0.0/08", None),
+            ("10.96.0.0/+12", None),
+            ("10.96.0.0/33", None),
+            ("0.0.0.0/0", Some("0.0.0.0/0")),
+            ("fd00::1/64", Some("fd00::/64")),
+        ] {
+            assert_eq!(parse_strict_range(text).map(|range| range.to_string()).as_deref(), range, "{text}");
         }
     }
 }

@@ -53,6 +53,15 @@ impl Quantity {
         Self { billionths: number.into().saturating_mul(UNIT), format: QuantityFormat::Decimal }
     }
 
+    /// Reads the quantity of an object in JSON. White space around it does not count. Control characters do, because JSON has them only as
+    /// escapes, which Kubernetes does not trim. It trims no other escaped space either, which the decoded text does not show.
+    ///
+    /// # Errors
+    /// The text is no quantity.
+    pub fn of_json(text: &str) -> Result<Self, ParseQuantityError> {
+        text.trim_matches(|char: char| char.is_whitespace() && char >= ' ').parse()
+    }
+
     /// How many billionths it is.
     pub fn billionths(self) -> i128 {
         self.billionths

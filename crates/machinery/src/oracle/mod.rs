@@ -46,7 +46,7 @@ impl Oracle {
     /// # Panics
     /// The oracle cannot be built or started.
     pub fn of(question: &'static str) -> Self {
-        let mut process = Command::new(program())
+        let mut process = Command::new(program(question))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -105,13 +105,22 @@ impl Drop for Oracle {
     }
 }
 
-/// Returns the path of the program, which is built first if it is not there.
-fn program() -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/oracle/build.sh");
-        let output = Command::new(script).stderr(Stdio::inherit()).output().expect("build.sh runs");
-        assert!(output.status.success(), "tests/oracle/build.sh: {}", output.status);
-        String::from_utf8(output.stdout).expect("a path").trim_end().into()
-    })
+/// Returns the path of the program that answers this question, which is built first if it is not there. Certificate requests and certificates
+/// have a program without Go modules, so that their tests need no module proxy.
+fn program(question: &str) -> &'static Path {
+    static STANDARD: OnceLock<PathBuf> = OnceLock::new();
+    static WITH_LIBRARIES: OnceLock<PathBuf> = OnceLock::new();
+    if question.is_empty() {
+        STANDARD.get_or_init(|| build(&["standard"]))
+    } else {
+        WITH_LIBRARIES.get_or_init(|| build(&[]))
+    }
+}
+
+fn build(arguments: &[&str]) -> PathBuf {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/oracle/build.sh");
+    let output =
+        Command::new(script).args(arguments).stderr(Stdio::inherit()).output().expect("build.sh runs");
+    assert!(output.status.success(), "tests/oracle/build.sh failed; its output says why: {}", output.status);
+    String::from_utf8(output.stdout).expect("a path").trim_end().into()
 }

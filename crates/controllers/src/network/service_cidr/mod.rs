@@ -28,6 +28,7 @@ use coxswain_machinery::framework::{
     Observation, ObserveError, Reads, Room, RoomAdapter, Tries,
 };
 use coxswain_machinery::informer::{Delta, Lister};
+use coxswain_machinery::model::addresses::{parse_strict_address, parse_strict_range};
 use coxswain_machinery::model::{Failure, Key, Plan};
 
 mod plan;
@@ -155,9 +156,9 @@ fn keys_of_addresses(cidrs: Lister<ServiceCidr>) -> KeyMap {
     })
 }
 
-/// Its ranges; one that can't be read has no addresses. (The API server lets none pass.)
+/// Its ranges. One that the API server would refuse has no addresses: kube-controller-manager reads none with zeros in front either.
 fn ranges(cidr: &ServiceCidr) -> Vec<IpNet> {
-    cidr.spec.cidrs.iter().filter_map(|range| range.parse().ok()).collect()
+    cidr.spec.cidrs.iter().filter_map(|range| parse_strict_range(range)).collect()
 }
 
 fn contains(ranges: &[IpNet], address: IpAddr) -> bool {
@@ -175,5 +176,5 @@ fn gives_out(ranges: &[IpNet], address: IpAddr) -> bool {
 
 /// The address that an IPAddress is named after.
 fn address_of(meta: &ObjectMeta) -> Option<IpAddr> {
-    meta.name.parse().ok()
+    parse_strict_address(&meta.name)
 }

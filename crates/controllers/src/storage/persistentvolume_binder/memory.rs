@@ -14,6 +14,9 @@ use coxswain_machinery::framework::Memory;
 use coxswain_machinery::informer::{Awaited, Lister, downcast};
 use coxswain_machinery::model::Key;
 use coxswain_machinery::model::backoff::{ExponentialBackoff, KeyBackoffs};
+use coxswain_machinery::model::clock::SteadyClock;
+#[cfg(test)]
+use coxswain_machinery::model::clock::SteadyTime;
 use coxswain_machinery::random::{HashMap, HashSet};
 use coxswain_machinery::wire::{Str, Uid};
 
@@ -41,6 +44,8 @@ struct Held {
     takers: HashMap<Key, Str>,
     /// Recyclings that have begun, by the volumes' keys. Each of them holds for one release of one volume.
     recyclers: HashMap<Key, Recycler>,
+    /// Measures how long recyclings last. The clock of the machine may be set meanwhile.
+    clock: SteadyClock,
     failures: KeyBackoffs<(Key, Uid)>,
     /// Objects whose backoff is over and that are being tried again.
     due: HashSet<(Key, Uid)>,
@@ -62,6 +67,7 @@ impl Ledger {
             reserved: HashMap::default(),
             takers: HashMap::default(),
             recyclers: HashMap::default(),
+            clock: SteadyClock::start(),
             failures: KeyBackoffs::new(BACKOFF),
             due: HashSet::default(),
         };
@@ -167,6 +173,17 @@ impl Ledger {
         });
     }
 
+    /// Returns how long a recycling has lasted.
+    pub(super) fn age(&self, recycler: &Recycler) -> Duration {
+        self.held.lock().clock.now().since(recycler.begun())
+    }
+
+    /// Stops the clock of recyclings at a time, for tests.
+    #[cfg(test)]
+    pub(super) fn stop_clock(&self, at: SteadyTime) {
+        self.held.lock().clock = SteadyClock::stopped_at(at);
+    }
+
     /// What is left of it, for tests: objects, reservations.
     #[cfg(test)]
     pub(super) fn sizes(&self) -> (usize, usize) {
@@ -204,8 +221,9 @@ impl Memory<Note> for Ledger {
             }
         }
         match note.recycling {
-            Some(Recycling::Begins(release, at, now)) => {
-                held.recyclers.insert(key.clone(), Recycler::begins(release, at, now));
+            Some(Recycling::Begins(release, at)) => {
+                let recycler = Recycler::begins(release, at, held.clock.now());
+                held.recyclers.insert(key.clone(), recycler);
             }
             Some(Recycling::Created(pod)) => {
                 if let Some(begun) = held.recyclers.remove(key) {

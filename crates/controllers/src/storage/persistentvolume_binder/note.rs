@@ -28,8 +28,8 @@ pub(super) struct Note {
 /// A step of the recycling of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Recycling {
-    /// A Pod is created at this key for this release, at this time.
-    Begins(Release, Key, Timestamp),
+    /// A Pod is created at this key for this release.
+    Begins(Release, Key),
     /// The API server has created the Pod with this UID.
     Created(Uid),
     /// The Pod has succeeded. This is remembered before the Pod is deleted, because the result of the delete may be unknown.

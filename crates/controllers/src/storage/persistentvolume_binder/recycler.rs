@@ -1,6 +1,7 @@
 //! The Pods that empty volumes: what they are made from, and how long they have. Pure.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -10,6 +11,7 @@ use super::reclaiming::Recyclable;
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::storage::PersistentVolume;
 use coxswain_machinery::model::Key;
+use coxswain_machinery::model::clock::SteadyTime;
 use coxswain_machinery::model::quantity::Quantity;
 use coxswain_machinery::model::revisions::{NotATemplate, template_of_held};
 use coxswain_machinery::wire::{Str, Uid};
@@ -70,21 +72,20 @@ pub(super) struct Recycler {
     release: Release,
     at: Key,
     /// When this process created the Pod.
-    begun: Timestamp,
+    begun: SteadyTime,
     pod: Option<Uid>,
     has_succeeded: bool,
 }
 
 impl Recycler {
     /// A Pod is created at this key for this release; its UID is not known yet.
-    pub(super) fn begins(release: Release, at: Key, now: Timestamp) -> Self {
+    pub(super) fn begins(release: Release, at: Key, now: SteadyTime) -> Self {
         Self { release, at, begun: now, pod: None, has_succeeded: false }
     }
 
-    /// When the Pod is given up. `deadline` is that of a Pod that has started, in seconds.
-    pub(super) fn gives_up_at(&self, deadline: Option<i64>) -> Timestamp {
-        let patience = PATIENCE.saturating_add(SignedDuration::from_secs(deadline.unwrap_or(0)));
-        self.begun.saturating_add(patience).unwrap_or(Timestamp::MAX)
+    /// When this process created the Pod.
+    pub(super) fn begun(&self) -> SteadyTime {
+        self.begun
     }
 
     /// The same, with the UID of its Pod.
@@ -122,6 +123,8 @@ impl Recycler {
 #[derive(Debug)]
 pub(super) struct Begun {
     pub(super) recycler: Recycler,
+    /// How long it has lasted.
+    pub(super) age: Duration,
     /// The Pod of that name, as the cache has it. The framework reconciles no volume before the cache shows what was written about it.
     pub(super) cached: Option<Arc<Pod>>,
     /// The Pod that this reconcile has created.
@@ -144,6 +147,12 @@ pub(super) enum Leftover {
 const LATE: SignedDuration = SignedDuration::from_secs(30);
 
 impl Begun {
+    /// Returns how long its Pod is still waited for. `deadline` is that of a Pod that has started, in seconds.
+    pub(super) fn time_left(&self, deadline: Option<i64>) -> Duration {
+        let deadline = deadline.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(0);
+        PATIENCE.saturating_add(Duration::from_secs(deadline)).saturating_sub(self.age)
+    }
+
     /// Returns the state of the Pod that was created, for whichever release.
     pub(super) fn leftover(&self) -> Leftover {
         if self.is_deleted {
@@ -199,7 +208,7 @@ pub(super) fn pod_key(recipe: &Recipe, volume: &str) -> Key {
 /// How long a Pod may take to start, and one that has started to end after its deadline. `activeDeadlineSeconds` counts from the start, and
 /// a kubelet applies it: it ends neither a Pod that no node takes nor one whose node is dead. kube-controller-manager gives up when the API
 /// server ends its watches, after 30 to 60 minutes.
-const PATIENCE: SignedDuration = SignedDuration::from_hours(1);
+const PATIENCE: Duration = Duration::from_hours(1);
 
 /// The volume that a Pod of this name empties.
 pub(super) fn volume_of(pod: &str) -> Option<Str> {

@@ -12,7 +12,7 @@ use super::memory::Ledger;
 use super::metrics::Metrics;
 use super::provisioning::{self, Provisioner};
 use super::reclaiming::{Reclaim, reclaim};
-use super::recycler::{self, Begun, Recipes, Recycler};
+use super::recycler::{self, Begun, Recipes, Recycler, Release};
 use crate::live_reads::{BINDER_CLAIM, BINDER_RECYCLER, BINDER_VOLUME};
 use crate::storage::claims::claim_key;
 use coxswain_machinery::api::core::Node;
@@ -298,7 +298,7 @@ impl Binder {
             claim = claimant_live(&volume, read)?;
         }
         let (users, name_is_taken) = self.users_of(&volume);
-        let recycler = self.recycler(&volume, read)?;
+        let recycler = self.recycler(&volume, begun.as_ref(), failures.iter().any(is_replaced), read)?;
         let class = self.classes.get(&Key::new("", facts::class_of_volume(&volume).clone()));
         let is_directory = volume.spec.persistent_volume_source.host_path.is_some();
         let plugin =
@@ -329,6 +329,7 @@ impl Binder {
                 .map(|pod| pod.meta().uid.clone())
                 .next(),
             is_deleted: pods().any(|effect| matches!(effect.change, WriteEffect::Deleted(_))),
+            age: self.ledger.age(&recycler),
             recycler,
         }
     }
@@ -356,11 +357,25 @@ impl Binder {
         (users, self.ledger.claim(&claim).is_some())
     }
 
-    /// The Pod that empties a volume, with what its status says where it failed.
-    fn recycler(&self, volume: &PersistentVolume, read: &Reads) -> Result<Option<RecyclerPod>, Pending> {
+    /// The Pod that empties a volume, with what its status says where it failed. It is read live if the cache was found to show another Pod,
+    /// and before the volume is freed because the cache shows no Pod: another one may have the name by now.
+    fn recycler(
+        &self,
+        volume: &PersistentVolume,
+        begun: Option<&Begun>,
+        is_replaced: bool,
+        read: &Reads,
+    ) -> Result<Option<RecyclerPod>, Pending> {
         let Reclaim::Recycle(sort) = reclaim(volume) else { return Ok(None) };
         let key = recycler::pod_key(self.settings.recipes.of(sort), &volume.metadata.name);
-        let Some(pod) = self.pods.get(&key) else { return Ok(None) };
+        let cached = self.pods.get(&key);
+        let release = Release::of(volume);
+        let is_emptied = begun.is_some_and(|begun| {
+            release.is_some() && begun.recycler.is_for(release.as_ref()) && begun.recycler.has_succeeded()
+        });
+        let is_read = is_replaced || is_emptied && cached.is_none();
+        let pod = if is_read { live((&BINDER_RECYCLER, &PODS), &key, read)? } else { cached };
+        let Some(pod) = pod else { return Ok(None) };
         if pod.status.phase != "Failed" {
             return Ok(Some(RecyclerPod { pod, message: String::new() }));
         }
@@ -377,6 +392,11 @@ impl Binder {
             Some(Err(error)) => Err(unreadable(&format!("the Pod {key}"), error)),
         }
     }
+}
+
+/// Whether a Pod was not deleted because another one has its name.
+pub(super) fn is_replaced(failure: &Failure) -> bool {
+    failure.kind == &PODS && failure.verb == "delete" && failure.reason == "Conflict"
 }
 
 /// An object as the API server has it.

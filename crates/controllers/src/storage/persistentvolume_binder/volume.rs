@@ -11,7 +11,7 @@ use super::note::{Counted, Note, Operation, Recycling};
 use super::plan::{again, settled, steps};
 use super::reclaiming::{self, FAILED_DELETE, FAILED_RECYCLE, Reclaim, Recyclable, reclaim};
 use super::recycler::{self, Begun, Leftover, Release};
-use super::view::{Claimant, Held, VolumeView, is_destroyed_by, is_elsewhere, is_over};
+use super::view::{Claimant, Held, VolumeView, is_destroyed_by, is_elsewhere, is_over, is_replaced};
 use super::writes::{self, Chain};
 use coxswain_machinery::api::kinds::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS};
 use coxswain_machinery::api::meta::ObjectMeta;
@@ -25,6 +25,9 @@ use coxswain_machinery::wire::{Uid, WireError};
 const BINDING_TAKES: Duration = Duration::from_millis(100);
 /// When a volume is looked at again whose recycler Pod was deleted a moment ago, should nothing tell that the Pod is gone.
 const LEAVES_WITHIN: Duration = Duration::from_mins(1);
+
+/// The reason of a volume whose recycler Pod cannot be created or deleted, because another one has its name.
+const OLD_POD: &str = "Recycle failed: old recycler pod found, will retry later";
 
 /// What is done about a volume.
 #[derive(Clone, Debug, PartialEq)]
@@ -232,7 +235,7 @@ fn reclaimed(held: &Held, what: &Reclaim, now: Timestamp, note: &mut Note) -> Re
             Some(event) => Ok(steps(vec![event])),
             None => fail(held, FAILED_RECYCLE, "No recycler plugin found for the volume!"),
         },
-        Reclaim::Recycle(sort) => recycle(held, *sort, now, note),
+        Reclaim::Recycle(sort) => recycle(held, *sort, note),
     }
 }
 
@@ -276,7 +279,7 @@ fn in_use(held: &Held) -> Option<Step> {
 }
 
 /// A Pod empties the volume: it is made, waited for and deleted.
-fn recycle(held: &Held, sort: Recyclable, now: Timestamp, note: &mut Note) -> Result<Plan, WireError> {
+fn recycle(held: &Held, sort: Recyclable, note: &mut Note) -> Result<Plan, WireError> {
     let recipe = held.settings.recipes.of(sort);
     let at = recycler::pod_key(recipe, &held.volume.metadata.name);
     let Some(release) = Release::of(&held.volume) else { return Ok(Plan::default()) };
@@ -288,8 +291,7 @@ fn recycle(held: &Held, sort: Recyclable, now: Timestamp, note: &mut Note) -> Re
         }
         if let Some(old) = &held.recycler {
             let mut all = vec![without_pod(at, old.pod.metadata.uid.clone())];
-            let why = "Recycle failed: old recycler pod found, will retry later";
-            all.extend(fail(held, FAILED_RECYCLE, why)?.steps);
+            all.extend(fail(held, FAILED_RECYCLE, OLD_POD)?.steps);
             return Ok(steps(all));
         }
         return match recycler::pod(recipe, &held.volume) {
@@ -299,7 +301,7 @@ fn recycle(held: &Held, sort: Recyclable, now: Timestamp, note: &mut Note) -> Re
                 fail(held, FAILED_RECYCLE, why)
             }
             Ok(pod) => {
-                note.recycling = Some(Recycling::Begins(release, at.clone(), now));
+                note.recycling = Some(Recycling::Begins(release, at.clone()));
                 Ok(again(vec![Step::Write(Write::new(&PODS, at, Verb::Create(pod.into())))]))
             }
         };
@@ -313,7 +315,7 @@ fn recycle(held: &Held, sort: Recyclable, now: Timestamp, note: &mut Note) -> Re
         if held.begun.as_ref().is_some_and(|begun| begun.recycler.has_succeeded()) {
             // An earlier delete of the Pod took effect although it failed.
             return match &held.recycler {
-                Some(other) => Ok(after(at, &other.pod.metadata)),
+                Some(other) => after(held, at, &other.pod.metadata),
                 None => emptied(held, None, note),
             };
         }
@@ -321,28 +323,32 @@ fn recycle(held: &Held, sort: Recyclable, now: Timestamp, note: &mut Note) -> Re
         // It is tried again when this is seen, and not at once.
         return Ok(steps(fail(held, FAILED_RECYCLE, &failed("recycler pod was deleted"))?.steps));
     };
-    let gone = without_pod(at, expected.clone());
     match own.pod.status.phase.as_str() {
-        "Succeeded" => emptied(held, Some(gone), note),
+        "Succeeded" => {
+            // What frees the volume rests on the end of the Pod, so no other Pod may have its name.
+            let tolerate = Tolerate { gone: true, ..Tolerate::default() };
+            let delete = Write { tolerate, ..Write::new(&PODS, at, Verb::delete(expected.clone())) };
+            emptied(held, Some(Step::Write(delete)), note)
+        }
         "Failed" => {
             ended(note);
             let silent = own.message.is_empty();
             let why = if silent { "pod failed, pod.Status.Message unknown" } else { own.message.as_str() };
-            let mut all = vec![gone];
+            let mut all = vec![without_pod(at, expected.clone())];
             all.extend(fail(held, FAILED_RECYCLE, &failed(why))?.steps);
             Ok(steps(all))
         }
         _ => {
             let started = own.pod.status.start_time.is_some();
             let deadline = started.then(|| recycler::deadline(recipe, size(&held.volume)));
-            let until = held.begun.as_ref().map(|begun| begun.recycler.gives_up_at(deadline));
-            let Some(left) = until.map(|until| until.duration_since(now)) else { return Ok(Plan::default()) };
-            if left.is_positive() {
-                return Ok(Plan { requeue_after: Some(left.unsigned_abs()), ..Plan::default() });
+            let Some(begun) = &held.begun else { return Ok(Plan::default()) };
+            let left = begun.time_left(deadline);
+            if !left.is_zero() {
+                return Ok(Plan { requeue_after: Some(left), ..Plan::default() });
             }
             ended(note);
             let why = format!("recycler pod {:?} watch channel had been closed", own.pod.metadata.name);
-            let mut all = vec![gone];
+            let mut all = vec![without_pod(at, expected.clone())];
             all.extend(fail(held, FAILED_RECYCLE, &failed(&why))?.steps);
             Ok(steps(all))
         }
@@ -361,10 +367,28 @@ fn emptied(held: &Held, gone: Option<Step>, note: &mut Note) -> Result<Plan, Wir
     }))
 }
 
-/// Deletes another Pod of the recycler's name, which may still empty the volume. The volume is freed when that Pod is gone.
-fn after(at: Key, other: &ObjectMeta) -> Plan {
-    let all = if other.is_deleting() { Vec::new() } else { vec![without_pod(at, other.uid.clone())] };
-    Plan { requeue_after: Some(LEAVES_WITHIN), ..steps(all) }
+/// Deletes another Pod of the recycler's name, which may still empty the volume. The volume is freed when that Pod is gone. An event and the
+/// volume's status say so once.
+fn after(held: &Held, at: Key, other: &ObjectMeta) -> Result<Plan, WireError> {
+    let mut all = if other.is_deleting() { Vec::new() } else { vec![without_pod(at, other.uid.clone())] };
+    all.extend(fail(held, FAILED_RECYCLE, OLD_POD)?.steps);
+    Ok(Plan { requeue_after: Some(LEAVES_WITHIN), ..steps(all) })
+}
+
+/// What is done when the Pod that has emptied a volume was not deleted, because another one has its name: the cache is late.
+fn replaced(held: &Held, at: &Key, note: &mut Note) -> Result<Plan, WireError> {
+    let release = Release::of(&held.volume);
+    let begun = held.begun.as_ref().filter(|begun| begun.recycler.has_succeeded());
+    let emptied_by = release.as_ref().and_then(|release| begun?.recycler.pod_for(release));
+    let plan = match (emptied_by, &held.recycler) {
+        (Some(_), None) => emptied(held, None, note)?,
+        (Some(expected), Some(live)) if live.pod.metadata.uid != *expected => {
+            after(held, at.clone(), &live.pod.metadata)?
+        }
+        // It is there all the same: the delete is retried.
+        _ => return Ok(Plan::default()),
+    };
+    Ok(Plan { end: true, ..plan })
 }
 
 fn without_pod(at: Key, uid: Uid) -> Step {
@@ -381,11 +405,14 @@ fn record(held: &Held, failure: &Failure, now: Timestamp, note: &mut Note) -> Re
         let waits = is_recycled(&verdict) || frees(&verdict) && !begun.has_ended();
         return if waits { Ok(Plan::default()) } else { carry_out(held, verdict, now, note) };
     }
+    if is_replaced(failure) {
+        return replaced(held, &failure.key, note);
+    }
     let is_about = |kind: &'static Kind| failure.kind == kind;
     let told = if is_about(&PERSISTENT_VOLUMES) && failure.reason == UNPREPARED {
         Some((FAILED_DELETE, failure.message.clone()))
     } else if is_about(&PODS) && failure.is_already_exists() {
-        Some((FAILED_RECYCLE, "Recycle failed: old recycler pod found, will retry later".to_owned()))
+        Some((FAILED_RECYCLE, OLD_POD.to_owned()))
     } else if is_about(&PODS) && failure.verb == "create" {
         let why = &failure.message;
         Some((FAILED_RECYCLE, format!("Recycle failed: unexpected error creating recycler pod:  {why}")))

@@ -112,6 +112,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
             kind: Some(&DAEMON_SETS),
             settings: LoopSettings {
                 longest_wait: (!waits_without_end).then_some(LONGEST_WAIT),
+                withholds_refused_creates: true,
                 ..LoopSettings::with_workers(build.config.flags.concurrent_daemonset_syncs)
             },
             wake_ups,

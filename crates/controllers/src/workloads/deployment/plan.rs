@@ -17,6 +17,7 @@
 //! | [`cleanup`] | old ReplicaSets that are no longer kept |
 //! | [`status`], [`conditions`], [`progress`] | the status |
 //! | [`failures`] | what is recorded when a write failed |
+//! | [`pauses`] | when the next name is tried after others did not stay |
 //! | [`reasons`] | nothing: it says in words why |
 //! | [`bytes`] | nothing: it puts the bodies of the writes together |
 
@@ -36,6 +37,7 @@ mod draft;
 mod error;
 mod failures;
 mod member;
+mod pauses;
 mod progress;
 pub(super) mod reasons;
 mod recreate;
@@ -81,6 +83,7 @@ fn decide(view: &View, now: Timestamp) -> Result<Plan, Unplannable> {
         Verdict::Unscaled => return failures::record_unscaled(draft),
         Verdict::Collision => return failures::count_collision(draft),
         Verdict::CreateFailed(failure) => return failures::record_create(draft, failure),
+        Verdict::Paused(failure, pause) => return failures::record_pause(draft, failure, pause),
     }
     revisions::settle(&mut draft);
     if !deployment.spec.paused

@@ -172,7 +172,7 @@ fn items<'a, T: Deserialize<'a>>(answer: &'a Value, kind: &str) -> Result<Vec<T>
     Ok(list.items.unwrap_or_default())
 }
 
-/// A quantity in thousandths. Numbers are taken for quantities, too.
+/// A quantity in thousandths. Numbers are taken for quantities, too, and `null` or no value for 0, as in kube-controller-manager.
 fn milli(value: &Value) -> Result<i64, QueryError> {
     let number;
     let text = match value {
@@ -181,9 +181,10 @@ fn milli(value: &Value) -> Result<i64, QueryError> {
             number = held.to_string();
             number.as_str()
         }
+        Value::Null => return Ok(0),
         _ => return Err(unusable("a value is no quantity")),
     };
-    text.parse::<Quantity>().map(Quantity::milli).map_err(|_| {
+    Quantity::of_json(text).map(Quantity::milli).map_err(|_| {
         let text: String = text.chars().take(60).collect();
         unusable(format!("{text:?} is no quantity"))
     })

@@ -194,6 +194,7 @@ fn metrics(
 
 /// The pods that a scale's selector selects, by name.
 fn selected(room: &Controller, key: &Key, text: &str) -> Result<Selected, BadSelector> {
+    // The parser reads a text of spaces alone as a selector that selects everything, as kube-controller-manager does.
     if text.is_empty() {
         return Err(BadSelector::Missing);
     }

@@ -110,6 +110,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let settings = LoopSettings {
         backoff: BACKOFF,
         longest_wait: (!waits_without_end).then_some(LONGEST_WAIT),
+        withholds_refused_creates: true,
         ..LoopSettings::with_workers(build.config.flags.concurrent_job_syncs)
     };
     let by_controller = pods.dependents();

@@ -128,7 +128,8 @@ fn decide(view: &View, now: Timestamp, note: &mut Note) -> Result<Plan, WireErro
             plan.look_again_after(wait);
         }
         members.apply(&managed.written);
-        created += managed.written.created;
+        // The status counts a pod that the namespace refuses, as by kube-controller-manager, but none that is not asked for again.
+        created += if view.withholds_creates { 0 } else { managed.written.created };
     }
     let active = members.active().count() + created;
     let could_end_pods = !view.written.as_ref().is_some_and(|written| written.failures.iter().any(is_delete));

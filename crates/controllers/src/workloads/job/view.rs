@@ -48,6 +48,8 @@ pub(super) struct View {
     pub(super) backoff: Record,
     /// What this reconcile has written already; `None` on the first look.
     pub(super) written: Option<Written>,
+    /// Whether no pod is created, because the namespace is terminating and has refused one before this reconcile.
+    pub(super) withholds_creates: bool,
     pub(super) gates: Gates,
     /// What there is of a Job whose pods may be scheduled together; `None` of any other.
     pub(super) scheduling: Option<Scheduling>,
@@ -171,6 +173,7 @@ pub(super) fn observe(
         restarts_in_place,
         backoff: room.memory.backoff(key, &job.metadata.uid),
         written: (!is_first).then(|| written(&pods, failures, read)),
+        withholds_creates: read.withholds_creates(),
         pods,
         job,
         gates: room.gates,
@@ -192,7 +195,9 @@ fn written(pods: &[Arc<Pod>], failures: &[Failure], read: &Reads) -> Written {
             // Those that the cache shows already count as all others there.
             (_, Some(_)) => written.created += usize::from(cached.is_none()),
             // Nothing was made, for the namespace goes; that counts all the same.
-            (WriteEffect::Nothing, None) if effect.key.name.is_empty() => written.created += 1,
+            (WriteEffect::Nothing, None) if effect.key.name.is_empty() => {
+                written.created += usize::from(!read.withholds_creates());
+            }
             // It was gone.
             (WriteEffect::Nothing, None) => {
                 written.deleted.extend(cached.cloned());

@@ -92,6 +92,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let waits_without_end = (build.gate)("StaleControllerConsistencyReplicaSet");
     let settings = LoopSettings {
         longest_wait: (!waits_without_end).then_some(LONGEST_WAIT),
+        withholds_refused_creates: true,
         ..LoopSettings::with_workers(build.config.flags.concurrent_replicaset_syncs)
     };
     let metrics = Metrics::register(build.metrics)?.with_stale(build.metrics)?;

@@ -61,7 +61,10 @@ const NOT_COPIED: [&str; 4] = [
 /// Builds the controller.
 pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let gates = Gates { deletion_cost: (build.gate)("PodDeletionCost"), terminating_replicas: false };
-    let settings = LoopSettings::with_workers(build.config.flags.concurrent_rc_syncs);
+    let settings = LoopSettings {
+        withholds_refused_creates: true,
+        ..LoopSettings::with_workers(build.config.flags.concurrent_rc_syncs)
+    };
     let metrics = Metrics::register(build.metrics)?;
     Ok(replicaset::keep::<ReplicationController>(build, "replicationmanager", settings, gates, metrics))
 }

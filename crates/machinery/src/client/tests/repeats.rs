@@ -207,3 +207,23 @@ async fn write_whose_refusal_breaks_off_is_not_repeated() {
     assert!(error.is_ambiguous(), "{error:?}");
     assert_eq!(seen.lock().len(), 1);
 }
+
+/// The reason of a `Status` is behind its message, so it is cut off with a very long message.
+#[tokio::test(start_paused = true)]
+async fn write_whose_refusal_is_cut_is_not_repeated() {
+    for (code, is_known) in [(503, false), (429, false), (403, true)] {
+        let (service, seen) = mock(move |_| async move {
+            let message = "x".repeat(1 << 20);
+            let status = serde_json::json!({ "kind": "Status", "message": message, "reason": "Timeout" });
+            let mut response = answer(code, status.to_string());
+            response.headers_mut().insert("retry-after", HeaderValue::from_static("1"));
+            Ok(response)
+        });
+        let client = ApiClient::new(service, "test").patient(WriteGate::new(), Duration::from_secs(70));
+        let error = client.create(&PODS, "a", b"").await.unwrap_err();
+        assert_eq!((error.is_ambiguous(), error.code() == code), (!is_known, is_known), "{code}");
+        assert_eq!(seen.lock().len(), 1, "{code}");
+        let error = client.get(&PODS, &Key::new("a", "b")).await.unwrap_err();
+        assert_eq!(error.code(), code, "the code says what a read has met");
+    }
+}

@@ -49,6 +49,8 @@ struct Pages {
     refusals: Mutex<[usize; PAGES]>,
     /// The pages whose tokens have expired, and how often the server answers so.
     expired: Mutex<[usize; PAGES]>,
+    /// The refusals after the first page whose token has expired.
+    refusals_then: Mutex<Option<[usize; PAGES]>>,
     asked: Mutex<Vec<usize>>,
 }
 
@@ -60,12 +62,15 @@ impl Pages {
             let token = query.split('&').find_map(|pair| pair.strip_prefix("continue="));
             let at = token.map_or(0, |token| token.parse().unwrap());
             server.asked.lock().push(at);
-            let refusals = &mut server.refusals.lock()[at];
-            let is_refused = *refusals > 0;
-            *refusals -= usize::from(is_refused);
+            let mut refusals = server.refusals.lock();
+            let is_refused = refusals[at] > 0;
+            refusals[at] -= usize::from(is_refused);
             let expired = &mut server.expired.lock()[at];
             let is_expired = !is_refused && *expired > 0;
             *expired -= usize::from(is_expired);
+            if is_expired && let Some(then) = server.refusals_then.lock().take() {
+                *refusals = then;
+            }
             let (code, body) = match (is_refused, is_expired) {
                 (true, _) => (429, Vec::new()),
                 (_, true) => (410, Vec::new()),
@@ -160,6 +165,63 @@ async fn list_whose_token_has_expired_is_read_again_once() {
     let (found, asked) = read(0, 1, 0).await;
     assert!(found.as_ref().is_err_and(|error| error.contains("410")), "{found:?}");
     assert_eq!(asked, [0]);
+}
+
+fn at_page(at: usize, count: usize) -> [usize; PAGES] {
+    let mut counts = [0; PAGES];
+    counts[at] = count;
+    counts
+}
+
+/// A page of the second reading is refused, and then its token has expired, too.
+#[tokio::test(start_paused = true)]
+async fn list_that_was_read_again_is_not_begun_again_after_a_wait() {
+    for at in [0, 3] {
+        let server = Arc::new(Pages::default());
+        *server.expired.lock() = at_page(5, usize::MAX);
+        *server.refusals_then.lock() = Some(at_page(at, 1));
+        let (worker, lister) = lister(&server);
+        worker.wait_seats.scope(&Str::default()).run(worker.reconcile(&Key::new("ns", "a"), &|| {})).await;
+        let found = lister.0.lock()[0].clone();
+        assert!(found.as_ref().is_err_and(|error| error.contains("410")), "{found:?}");
+        let asked: Vec<usize> = (0..=5).chain(0..=at).chain(at..=5).collect();
+        assert_eq!(*server.asked.lock(), asked, "{at}");
+    }
+    // It is refused for ever.
+    let server = Arc::new(Pages::default());
+    *server.expired.lock() = at_page(5, usize::MAX);
+    *server.refusals_then.lock() = Some([usize::MAX; PAGES]);
+    let (worker, lister) = lister(&server);
+    worker.wait_seats.scope(&Str::default()).run(worker.reconcile(&Key::new("ns", "a"), &|| {})).await;
+    assert!(lister.0.lock()[0].as_ref().unwrap_err().contains("429"), "{:?}", lister.0);
+    assert_eq!(server.asked.lock().len(), 6 + 11);
+}
+
+/// The list of the first caller was read again and waits. The third caller begins a list, whose token may expire once.
+#[tokio::test(start_paused = true)]
+async fn list_that_begins_does_not_join_one_that_was_begun_again() {
+    let server = Arc::new(Pages::default());
+    *server.expired.lock() = at_page(5, 1);
+    *server.refusals_then.lock() = Some(at_page(0, 1));
+    let (worker, lister) = lister(&server);
+    let mut tasks = JoinSet::new();
+    let ask = |tasks: &mut JoinSet<()>, name: &str| {
+        let (worker, key) = (Arc::clone(&worker), Key::new("ns", name));
+        tasks.spawn(async move {
+            let scope = worker.wait_seats.scope(&Str::default());
+            scope.run(worker.reconcile(&key, &|| {})).await;
+        });
+    };
+    // The first goes on after about 1,007 ms, while the list of the second is read. Then the third asks.
+    ask(&mut tasks, "a");
+    sleep(Duration::from_secs(1)).await;
+    ask(&mut tasks, "b");
+    sleep(Duration::from_millis(12)).await;
+    ask(&mut tasks, "c");
+    sleep(Duration::from_millis(10)).await;
+    *server.expired.lock() = at_page(5, 1);
+    tasks.join_all().await;
+    assert_eq!(*lister.0.lock(), [Ok(all()), Ok(all()), Ok(all())]);
 }
 
 #[tokio::test(start_paused = true)]

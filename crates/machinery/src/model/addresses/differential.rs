@@ -16,6 +16,17 @@ fn read(text: &str) -> Option<Value> {
     (!read.is_empty()).then(|| json!(read))
 }
 
+fn read_strictly(text: &str) -> Option<Value> {
+    let mut read = serde_json::Map::new();
+    if let Some(address) = parse_strict_address(text) {
+        read.insert("address".to_owned(), address.to_string().into());
+    }
+    if let Some(range) = parse_strict_range(text) {
+        read.insert("range".to_owned(), range.to_string().into());
+    }
+    (!read.is_empty()).then(|| json!(read))
+}
+
 fn generate(random: &mut Random) -> String {
     let octets = |random: &mut Random, count: usize| {
         let octets: Vec<String> = (0..count).map(|_| random.number(3)).collect();
@@ -45,31 +56,48 @@ fn generate(random: &mut Random) -> String {
     text
 }
 
+const SEEDS: &[&str] = &[
+    "10.0.0.1",
+    "010.000.0.001",
+    "10.0.0.0/8",
+    "10.1.2.3/016",
+    "fd00::5",
+    "FD00:0:0:0::5/64",
+    "::ffff:10.0.0.1",
+    "::ffff:10.0.0.0/104",
+    "1:2:3:4:5:6:7:8",
+    "1:2:3:4:5:6:7::",
+    "fe80::1%eth0",
+    "2001:db8::192.0.2.1/128",
+    "::/0",
+    "0.0.0.0/0",
+];
+
+const WORDS: &[&str] =
+    &["::", ":", ".", "/", "0", "00", "ffff", "::ffff:", "255", "256", "%eth0", "/128", "/32", "+", "-"];
+
 #[test]
 fn addresses_and_ranges_are_never_read_differently() {
     Comparison {
         question: "address",
-        seeds: &[
-            "10.0.0.1",
-            "010.000.0.001",
-            "10.0.0.0/8",
-            "10.1.2.3/016",
-            "fd00::5",
-            "FD00:0:0:0::5/64",
-            "::ffff:10.0.0.1",
-            "::ffff:10.0.0.0/104",
-            "1:2:3:4:5:6:7:8",
-            "1:2:3:4:5:6:7::",
-            "fe80::1%eth0",
-            "2001:db8::192.0.2.1/128",
-            "::/0",
-            "0.0.0.0/0",
-        ],
-        words: &[
-            "::", ":", ".", "/", "0", "00", "ffff", "::ffff:", "255", "256", "%eth0", "/128", "/32", "+", "-",
-        ],
+        seeds: SEEDS,
+        words: WORDS,
         generate,
         read,
+        refusals: &[],
+        differences: &[],
+    }
+    .run();
+}
+
+#[test]
+fn strict_addresses_and_ranges_are_never_read_differently() {
+    Comparison {
+        question: "strict-address",
+        seeds: SEEDS,
+        words: WORDS,
+        generate,
+        read: read_strictly,
         refusals: &[],
         differences: &[],
     }

@@ -232,6 +232,8 @@ fn is_same_object(one: &Bytes, other: &Bytes) -> bool {
 pub struct Tolerate {
     /// The object is not there (404 that names it), or a uid precondition does not hold (409) on a delete.
     pub absent: bool,
+    /// The object is not there (404 that names it). A uid precondition that does not hold is a failure: another object has the name.
+    pub gone: bool,
     /// It exists already (409 `AlreadyExists`).
     pub exists: bool,
     /// It has changed since it was read, or another field manager holds the field (409 `Conflict`).

@@ -81,7 +81,8 @@ fn volume_waits_for_another_pod_of_the_name_of_its_recycler_pod() {
     world.remove(&PODS, &Key::new("default", "recycler-for-vol"));
     world.put_pod("default", "recycler-for-vol", &json!({})).show_all();
     world.keep_pod("recycler-for-vol");
-    for expected in [&[DELETE][..], &[]] {
+    // The volume is Failed since the delete was refused, and says no more.
+    for expected in [&[DELETE][..], &[], &[]] {
         assert_eq!(done(world.volumes("vol")), expected);
         assert_eq!(world.volume("vol").status.phase, "Failed", "the Pod may still empty it");
         world.show_all();
@@ -90,6 +91,49 @@ fn volume_waits_for_another_pod_of_the_name_of_its_recycler_pod() {
     let told = done(world.volumes("vol"));
     assert_eq!(told.first().map(String::as_str), Some("update persistentvolumes vol"), "{told:?}");
     assert_eq!(world.volume("vol").status.phase, "Available");
+}
+
+/// Another manager has deleted the Pod that has emptied the volume, and has created one of that name. The cache shows neither.
+#[test]
+fn volume_waits_for_a_pod_of_the_name_of_its_recycler_pod_that_the_cache_lacks() {
+    let old = "Warning VolumeFailedRecycle Recycle failed: old recycler pod found, will retry later";
+    for is_created in [true, false] {
+        let world = world();
+        world.volumes("vol");
+        pod_is(&world, "Succeeded");
+        world.remove(&PODS, &Key::new("default", "recycler-for-vol"));
+        world.put_pod("default", "recycler-for-vol", &json!({}));
+        if is_created {
+            let refused = format!("{DELETE} refused");
+            assert_eq!(done(world.volumes("vol")), [refused.as_str(), DELETE, STATUS, old]);
+            assert!(world.volume("vol").spec.claim_ref.is_some(), "the Pod may still empty it");
+            world.show_all();
+        } else {
+            world.remove(&PODS, &Key::new("default", "recycler-for-vol"));
+        }
+        let told = done(world.volumes("vol"));
+        assert!(!told.contains(&CREATE.to_owned()), "{told:?}");
+        assert_eq!(world.volume("vol").status.phase, "Available");
+    }
+}
+
+/// The cache has shown that the Pod is gone, and not yet that another one has its name.
+#[test]
+fn volume_is_not_freed_before_a_live_read_shows_that_no_pod_has_the_name() {
+    let world = world();
+    world.volumes("vol");
+    pod_is(&world, "Succeeded");
+    world.refuses("delete pods");
+    world.volumes("vol");
+    world.refuses("nothing");
+    world.remove(&PODS, &Key::new("default", "recycler-for-vol"));
+    world.show_all();
+    world.put_pod("default", "recycler-for-vol", &json!({}));
+    assert_eq!(done(world.volumes("vol")), [DELETE]);
+    assert!(world.volume("vol").spec.claim_ref.is_some(), "the Pod may still empty it");
+    world.show(&[&PERSISTENT_VOLUMES]);
+    let told = done(world.volumes("vol"));
+    assert_eq!(told.first().map(String::as_str), Some("update persistentvolumes vol"), "{told:?}");
 }
 
 #[test]
@@ -133,6 +177,10 @@ fn recycler_pod_that_does_not_start_or_end_is_given_up_after_an_hour() {
             status["startTime"] = json!(now().to_string());
         }
         world.put_pod("default", "recycler-for-vol", &json!({ "status": status })).show_all();
+        // Somebody sets the clock, which neither ends the wait nor makes it longer.
+        world.set_clock(31_536_000);
+        assert_eq!(done(world.volumes("vol")), [""; 0]);
+        world.set_clock(-2 * 31_536_000);
         world.later(limit - 1);
         assert_eq!(done(world.volumes("vol")), [""; 0]);
         world.later(1);

@@ -1,14 +1,16 @@
 //! The model of the API server, and the controller on caches that show what the test has them show.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use super::*;
 use apiserver_model::http::Asked;
 use apiserver_model::{Deletion, Model, OnTheWay, Place, Refusal, Served, text};
 use coxswain_machinery::api::core::Node;
 use coxswain_machinery::executor::{Effect, FinishError, Finisher, Finishers};
+use coxswain_machinery::model::clock::SteadyTime;
 use coxswain_machinery::wire::splice::{Edit, edit};
 use futures::future::{BoxFuture, ready};
 use parking_lot::{Mutex, MutexGuard};
@@ -29,6 +31,7 @@ pub(super) struct World {
     /// What is wrong with the directories of this machine.
     disk: Arc<Mutex<Option<&'static str>>>,
     at: RefCell<Timestamp>,
+    steady: Cell<SteadyTime>,
 }
 
 /// The directories of this machine, of which there are none.
@@ -77,6 +80,7 @@ impl World {
         let claims = Lister::new(Arc::clone(&stores["persistentvolumeclaims"]));
         let volumes = Lister::new(Arc::clone(&stores["persistentvolumes"]));
         let ledger = Arc::new(Ledger::new(claims, volumes));
+        ledger.stop_clock(SteadyTime::default());
         let recipe = |minimum| Recipe { template: recycler::built_in(), minimum, increment: 30 };
         let mut settings = Settings {
             provisions: true,
@@ -107,6 +111,7 @@ impl World {
             ends: RefCell::default(),
             disk,
             at: RefCell::new(now()),
+            steady: Cell::default(),
         }
     }
 
@@ -175,10 +180,17 @@ impl World {
     }
 
     /// Time goes on.
-    pub(super) fn later(&self, seconds: i64) {
+    pub(super) fn later(&self, seconds: u64) {
+        self.set_clock(i64::try_from(seconds).unwrap());
+        self.steady.set(self.steady.get().plus(Duration::from_secs(seconds)));
+        self.binder.ledger.stop_clock(self.steady.get());
+        self.model().set_time(*self.at.borrow());
+    }
+
+    /// The clock of this machine is set, by so many seconds.
+    pub(super) fn set_clock(&self, seconds: i64) {
         let at = self.at.borrow().as_second() + seconds;
         *self.at.borrow_mut() = Timestamp::from_second(at).unwrap();
-        self.model().set_time(*self.at.borrow());
     }
 
     pub(super) fn put_claim(&self, claim: &PersistentVolumeClaim) -> &Self {

@@ -8,6 +8,8 @@ use jiff::Timestamp;
 use coxswain_machinery::api::apps::{DeploymentCondition, DeploymentStatus};
 use coxswain_machinery::wire::{Str, Time};
 
+/// The reason of a condition, and of an event.
+pub(super) const CREATE_ERROR: &str = "ReplicaSetCreateError";
 /// Enough pods are available.
 pub(super) const AVAILABLE: &str = "Available";
 /// The roll-out advances, or is done.

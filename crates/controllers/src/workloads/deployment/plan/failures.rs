@@ -4,16 +4,16 @@
 //! was refused, the pause, the ReplicaSet that was found and the revision are shown: kube-controller-manager writes these before
 //! it scales.
 
+use std::time::Duration;
+
 use super::super::view::in_the_way;
-use super::admitted::{Names, admitted_from, is_disowned};
+use super::admitted::{Names, admitted_from};
 use super::draft::Draft;
 use super::error::Unplannable;
-use super::{bounds, conditions, revisions};
+use super::{bounds, conditions, pauses, revisions};
 use coxswain_machinery::api::kinds::{DEPLOYMENTS, REPLICA_SETS};
 use coxswain_machinery::model::plan::{EventSpec, Regarding};
 use coxswain_machinery::model::{Failure, Plan, Step};
-
-const CREATE_ERROR: &str = "ReplicaSetCreateError";
 
 /// What a failure means.
 pub(super) enum Verdict<'a> {
@@ -27,6 +27,8 @@ pub(super) enum Verdict<'a> {
     Collision,
     /// The ReplicaSet could not be created.
     CreateFailed(&'a Failure),
+    /// The name is taken, as the last ones were, and the next one is tried after this pause.
+    Paused(&'a Failure, Duration),
 }
 
 pub(super) fn judge<'a>(draft: &Draft<'a>) -> Result<Verdict<'a>, Unplannable> {
@@ -49,15 +51,11 @@ pub(super) fn judge<'a>(draft: &Draft<'a>) -> Result<Verdict<'a>, Unplannable> {
         let is_ours = existing.metadata.is_controlled_by(&draft.view.deployment.metadata)
             && (draft.template.is_same_as(&existing.spec.template)?
                 || admitted_from(&names, &existing)?.is_some());
-        return Ok(if is_ours {
-            Verdict::GoOn
-        } else if names.are_exhausted(&draft.view.deployment.metadata, &draft.view.replica_sets, draft.now)?
-            || is_disowned(&draft.template, collisions, &existing, draft.now)?
-        {
-            Verdict::CreateFailed(failure)
-        } else {
-            Verdict::Collision
-        });
+        if is_ours {
+            return Ok(Verdict::GoOn);
+        }
+        let pause = pauses::before_next_name(&names, draft, &existing)?;
+        return Ok(pause.map_or(Verdict::Collision, |pause| Verdict::Paused(failure, pause.unsigned_abs())));
     }
     Ok(if is_namespace_going(failure) { Verdict::Leave } else { Verdict::CreateFailed(failure) })
 }
@@ -87,17 +85,31 @@ pub(super) fn count_collision(mut draft: Draft<'_>) -> Result<Plan, Unplannable>
     draft.into_plan()
 }
 
+/// Says that the ReplicaSet could not be created, and why, and retries at the end of the pause.
+pub(super) fn record_pause(
+    draft: Draft<'_>,
+    failure: &Failure,
+    pause: Duration,
+) -> Result<Plan, Unplannable> {
+    let mut plan = record_create(draft, failure)?;
+    plan.look_again_after(pause);
+    Ok(Plan { end: true, ..plan })
+}
+
 /// Says that the ReplicaSet could not be created, and why.
 pub(super) fn record_create(mut draft: Draft<'_>, failure: &Failure) -> Result<Plan, Unplannable> {
     let name = failure.key.name.as_str();
     let message = format!("Failed to create new replica set {name:?}: {}", failure.message);
     if bounds::deadline(draft.spec()).is_some() {
-        let failed = conditions::progressing("False", CREATE_ERROR, message.clone(), draft.now);
+        let failed = conditions::progressing("False", conditions::CREATE_ERROR, message.clone(), draft.now);
         conditions::set(&mut draft.status, failed);
     }
     let regarding = Regarding::of(&DEPLOYMENTS, &draft.view.deployment.metadata);
     let mut plan = draft.into_plan()?;
     // Before the status, of which a conflict ends the plan.
-    plan.steps.insert(0, Step::Emit(EventSpec { regarding, warning: true, reason: CREATE_ERROR, message }));
+    plan.steps.insert(
+        0,
+        Step::Emit(EventSpec { regarding, warning: true, reason: conditions::CREATE_ERROR, message }),
+    );
     Ok(plan)
 }

@@ -69,7 +69,7 @@ pub(super) fn create(draft: &mut Draft<'_>) -> usize {
 }
 
 /// `deployment-hash`; of a deployment with a very long name only as much as leaves room for the hash.
-fn name(deployment: &str, hash: &str) -> String {
+pub(super) fn name(deployment: &str, hash: &str) -> String {
     let room = NAME_LIMIT.saturating_sub(hash.len() + 1);
     let mut stem = deployment;
     if stem.len() > room {

@@ -1,6 +1,7 @@
 //! ReplicaSets whose template admission has changed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::fixtures::*;
 use coxswain_machinery::api::AnyObject;
@@ -153,36 +154,92 @@ fn few_replica_sets_are_created_for_a_template_that_never_stays() {
     assert_eq!(taken(4, 1200), (1, Some(4)));
 }
 
+/// A ReplicaSet without owner and labels that has the name for this count of collisions.
+fn disowned(collisions: Option<i32>, age: i64) -> Arc<ReplicaSet> {
+    let hash = Template::new(&template("nginx:1")).unwrap().hash(collisions);
+    created("nginx:1", collisions, |set| {
+        set.metadata.name = format!("web-{hash}").into();
+        set.metadata.labels = labels(&[]);
+        set.metadata.owner_references.clear();
+        set.metadata.creation_timestamp = ago(age);
+    })
+}
+
+/// The count of collisions and the delay after the last of these ReplicaSets was met by its name.
+fn met(collided: &Arc<Deployment>, sets: &[Arc<ReplicaSet>]) -> (Option<i32>, Option<Duration>) {
+    let existing = sets.last().map(|set| Arc::clone(set) as AnyObject);
+    let mut view = view(collided, sets);
+    view.failures = vec![Failure {
+        what: "create".to_owned(),
+        verb: "create",
+        subresource: "",
+        kind: &REPLICA_SETS,
+        key: Key::new("default", "web-x"),
+        code: 409,
+        reason: "AlreadyExists".into(),
+        message: "it exists".to_owned(),
+        existing,
+    }];
+    let plan = super::super::plan::plan(&view, now());
+    let collisions = updated(&plan).map_or(collided.status.collision_count, |to| to.status.collision_count);
+    (collisions, plan.requeue_after.filter(|_| plan.end))
+}
+
+fn collided(count: i32) -> Arc<Deployment> {
+    deployment(|deployment| deployment.status.collision_count = Some(count))
+}
+
 /// A webhook that removes the owner and the labels of each ReplicaSet.
 #[test]
 fn few_replica_sets_are_created_for_a_webhook_that_removes_their_owner() {
-    let taken = |collisions: i32, age: i64, is_owned: bool| {
-        let collided = deployment(|deployment| deployment.status.collision_count = Some(collisions));
-        let existing = created("nginx:1", None, |set| {
-            set.metadata.labels = labels(&[]);
-            set.metadata.creation_timestamp = ago(age);
-            if is_owned {
-                set.metadata.owner_references[0].uid = "another".into();
-            } else {
-                set.metadata.owner_references.clear();
-            }
-        });
-        let mut view = view(&collided, &[]);
-        view.failures = vec![Failure {
-            what: "create".to_owned(),
-            verb: "create",
-            subresource: "",
-            kind: &REPLICA_SETS,
-            key: Key::new("default", "web-x"),
-            code: 409,
-            reason: "AlreadyExists".into(),
-            message: "it exists".to_owned(),
-            existing: Some(existing as AnyObject),
-        }];
-        updated(&super::super::plan::plan(&view, now())).unwrap().status.collision_count
+    let taken = |count: i32, age: i64| {
+        let earlier = std::iter::once(None).chain((1..count).map(Some)).map(|count| disowned(count, 9_000));
+        let sets: Vec<_> = earlier.chain([disowned(Some(count), age)]).collect();
+        met(&collided(count), &sets)
     };
-    assert_eq!(taken(2, 0, false), Some(3), "the next name is tried");
-    assert_eq!(taken(3, 599, false), Some(3), "no further name");
-    assert_eq!(taken(3, 600, false), Some(4), "admission may have changed");
-    assert_eq!(taken(3, 0, true), Some(4), "it is another owner's");
+    assert_eq!(taken(2, 0), (Some(3), None), "the next name is tried");
+    let seconds = |seconds| Some(Duration::from_secs(seconds));
+    assert_eq!(taken(3, 0), (Some(3), seconds(600)), "no further name, until the pause ends");
+    assert_eq!(taken(3, 599), (Some(3), seconds(1)));
+    assert_eq!(taken(3, 600), (Some(4), None), "admission may have changed");
+}
+
+/// The count of collisions is that of all templates that the Deployment had.
+#[test]
+fn replica_set_that_a_user_keeps_for_debugging_does_not_stop_a_rollout() {
+    assert_eq!(met(&collided(3), &[disowned(Some(3), 60)]), (Some(4), None));
+    // Those before it belong to others, or have other templates.
+    let others = [None, Some(1), Some(2)].map(|count| {
+        let mut set = (*disowned(count, 60)).clone();
+        set.spec.template = template("nginx:9");
+        Arc::new(set)
+    });
+    let all: Vec<_> = others.into_iter().chain([disowned(Some(3), 60)]).collect();
+    assert_eq!(met(&collided(3), &all), (Some(4), None));
+    let foreign = created("nginx:1", Some(3), |set| set.metadata.owner_references[0].uid = "another".into());
+    let all = [disowned(None, 60), disowned(Some(1), 60), disowned(Some(2), 60), foreign];
+    assert_eq!(met(&collided(3), &all), (Some(4), None), "it is another owner's");
+}
+
+/// The API server's clock is an hour ahead.
+#[test]
+fn pause_lasts_ten_minutes_although_a_clock_is_wrong() {
+    let sets: Vec<_> = [None, Some(1), Some(2), Some(3)].map(|count| disowned(count, -3_600)).into();
+    let refused = |age: i64| {
+        deployment(|deployment| {
+            deployment.status.collision_count = Some(3);
+            let refused = condition("Progressing", "False", "ReplicaSetCreateError", age);
+            deployment.status.conditions = vec![refused];
+        })
+    };
+    let seconds = |seconds| Some(Duration::from_secs(seconds));
+    assert_eq!(met(&collided(3), &sets), (Some(3), seconds(600)));
+    assert_eq!(met(&refused(599), &sets), (Some(3), seconds(1)));
+    assert_eq!(met(&refused(600), &sets), (Some(4), None));
+    // No condition says since when it waits.
+    let endless = deployment(|deployment| {
+        deployment.status.collision_count = Some(3);
+        deployment.spec.progress_deadline_seconds = None;
+    });
+    assert_eq!(met(&endless, &sets), (Some(4), None));
 }

@@ -50,7 +50,9 @@ fn bounds_round_surge_up_and_unavailability_down() {
     // As kube-controller-manager reads them: in 64 bits, with a sign. What has no room in 32 bits is the largest number.
     check_bounds("-5%", "0", 5, Some((0, 1)));
     check_bounds("5000000000%", "0", 3, Some((150_000_000, 0)));
+    // kube-controller-manager cuts these two to 32 bits: to 705,032,704, and to a negative number.
     check_bounds("5000000000%", "0", 100, Some((i32::MAX, 0)));
+    check_bounds("3000000000%", "0", 100, Some((i32::MAX, 0)));
     check_bounds("9223372036854775808%", "0", 5, None);
     check_bounds("4294967295%", "0", i32::MAX, Some((i32::MAX, 0)));
 }

@@ -58,8 +58,10 @@ fn custom_metrics_are_read_in_both_versions() {
         fetch(object(&none).unwrap_err()),
         "the custom metrics API server returned 0 results when we asked for exactly one"
     );
-    let series = json!({ "kind": "ExternalMetricValueList", "items": [{ "value": "1" }, { "value": 2 }, { "value": "-500m" }] });
+    let series = json!({ "kind": "ExternalMetricValueList", "items": [{ "value": " 1 " }, { "value": 2 }, { "value": "-500m" }] });
     assert_eq!(external(&series), Ok(vec![1000, 2000, -500]));
+    let without_values = json!({ "kind": "ExternalMetricValueList", "items": [{ "value": null }, {}] });
+    assert_eq!(external(&without_values), Ok(vec![0, 0]));
 }
 
 #[test]

@@ -123,6 +123,15 @@ fn a_target_that_is_not_there_is_told_each_time() {
     assert_eq!(bench.all_use("50m").reconcile().len(), 1);
 }
 
+/// A CRD can have such a text in its scale.
+#[test]
+fn selector_of_spaces_selects_all_pods() {
+    let mut bench = Bench::of(&autoscaler(|_| {}), &["a"]);
+    bench.selector = " ".to_owned();
+    let lines = bench.all_use("50m").reconcile();
+    assert!(!lines.iter().any(|line| line.contains("Selector")), "{lines:?}");
+}
+
 #[test]
 fn a_selector_that_says_nothing_stops_scaling() {
     for (selector, event, text) in [

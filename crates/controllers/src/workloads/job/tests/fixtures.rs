@@ -185,6 +185,7 @@ pub(super) fn view(job: &Arc<Job>, pods: &[Arc<Pod>]) -> View {
         pods: pods.to_vec(),
         backoff: Record::default(),
         written: None,
+        withholds_creates: false,
         gates: Gates { drops_start_time: true },
         scheduling: None,
     }

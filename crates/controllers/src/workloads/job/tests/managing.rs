@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::backoff::Record;
+use super::super::view::View;
 use super::fixtures::{
     ago, annotate, deleting, exited, failed, failed_before, indexed, job, only, planned, pod, pod_of, steps,
     steps_of, succeeded, unready, view,
@@ -44,6 +45,21 @@ fn as_many_pods_are_made_as_are_wanted() {
         let pods: Vec<_> = (0..active).map(|at| pod(&format!("p{at}"), |_| {})).collect();
         let job = with(parallelism, completions, done);
         assert_eq!(creates(&job, &pods), expected, "{parallelism} {completions:?} {done} {active}");
+    }
+}
+
+/// As by kube-controller-manager, whose Job shows a refused pod as active until its next sync.
+#[test]
+fn status_counts_no_pod_that_is_withheld() {
+    let job = job(|job| {
+        job.spec.parallelism = Some(2);
+        job.spec.completions = Some(2);
+        job.status.active = 1;
+    });
+    for (withholds_creates, status) in [(false, "status 2/"), (true, "status 0/")] {
+        let view = View { withholds_creates, ..view(&job, &[]) };
+        assert_eq!(only(steps(&view), status).len(), 1, "{:?}", steps(&view));
+        assert_eq!(only(steps(&view), "create").len(), 2);
     }
 }
 

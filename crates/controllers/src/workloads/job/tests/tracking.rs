@@ -8,6 +8,7 @@ use super::fixtures::{
     refused, steps, steps_of, succeeded, uncounted, untracked, view,
 };
 use coxswain_machinery::api::kinds::PODS;
+use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::model::Write;
 use coxswain_machinery::model::plan::Verb;
 use coxswain_machinery::wire::Uid;
@@ -123,6 +124,28 @@ fn pods_of_a_job_that_is_deleted_are_let_go() {
         steps_of(&going, &pods),
         ["status 1/1/1 0+0 [a|c]", "untrack a", "untrack b", "untrack c", "again 1/1/1 1+1"]
     );
+}
+
+/// The garbage collector deletes the pods of a Job that is deleted in the foreground, sometimes before the Job's reconcile.
+#[test]
+fn pods_deleted_with_their_job_are_no_failures() {
+    let deleted_in = |grace: i64, at: i64| {
+        move |pod: &mut Pod| {
+            pod.metadata.deletion_timestamp = ago(at - grace);
+            pod.metadata.deletion_grace_period_seconds = Some(grace);
+        }
+    };
+    let going = job(|job| {
+        job.spec.backoff_limit = Some(0);
+        job.status.active = 3;
+        job.metadata.deletion_timestamp = ago(10);
+        job.metadata.deletion_grace_period_seconds = Some(0);
+    });
+    let told = steps_of(&going, &[pod("a", deleted_in(30, 10)), pod("b", deleted_in(0, 9))]);
+    assert_eq!(told, ["status 0/0/2 0+0", "untrack a", "untrack b"]);
+    // This one was deleted before its Job.
+    let told = steps_of(&going, &[pod("c", deleted_in(30, 11))]);
+    assert!(told[0].contains("[|c] FailureTarget(BackoffLimitExceeded)"), "{told:?}");
 }
 
 #[test]
