@@ -271,6 +271,7 @@ impl Worker {
             Outcome::Absent => {
                 self.queue.forget(key);
                 self.queue.end_hold_off(key);
+                self.queue.drop_delay(key);
                 None
             }
             Outcome::Done { requeue_after, .. } => {

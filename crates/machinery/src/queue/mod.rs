@@ -218,6 +218,12 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         self.shared.state.lock().forget(key);
     }
 
+    /// Ends a delay of more than a minute of a key in flight at which there is nothing, unless something has asked for the delay since the
+    /// key was handed out.
+    pub fn drop_delay(&self, key: &K) {
+        self.shared.state.lock().drop_delay(key, Instant::now());
+    }
+
     /// Counts that nothing came of the work on a key that is in flight and is to be worked on again after `wanted`. Returns how
     /// long it has to wait: `wanted`, or its backoff if that is longer. The backoff doubles each time until
     /// [`end_hold_off`](Self::end_hold_off), or until the key is neither in flight nor queued. No token is taken.

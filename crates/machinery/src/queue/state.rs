@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::limit::{Bucket, QueueConfig, Shares};
 use super::metrics::Meters;
 use super::snapshot::{QueueSnapshot, QueueSummary, QueuedKey};
+use crate::bounds::memory_size;
 use crate::random::HashSeed;
 
 /// Storage for fewer slots than this is kept when the queue is empty.
@@ -72,6 +73,8 @@ struct Slot<K> {
     taken_at: Option<Instant>,
     /// The valid heap entry of its delay.
     due: Option<Due>,
+    /// Whether nothing has asked for this delay since the key was taken last.
+    is_due_old: bool,
     /// The valid heap entry of its cooldown: until then it is not handed out, whatever adds it.
     cooldown: Option<Due>,
     failures: u32,
@@ -221,6 +224,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         let at = now.checked_add(delay).unwrap_or_else(|| now + FOREVER);
         let due = Due { by_wall_clock, ..self.due(id, at) };
         let Some(slot) = self.slot_mut(id) else { return woken };
+        slot.is_due_old = false;
         match slot.due {
             Some(held) if held.at <= at => return woken,
             Some(_) => slot.due = Some(due),
@@ -334,6 +338,18 @@ impl<K: Clone + Eq + Hash> State<K> {
         }
     }
 
+    /// Ends a delay of over a minute of a key in flight at which there is nothing, unless something has asked for the delay since the key
+    /// was taken. Otherwise the key of a deleted object stays for as long as the object wanted: a Job may ask for 68 years.
+    pub(super) fn drop_delay(&mut self, key: &K, now: Instant) {
+        let Some(id) = self.find(self.hasher.hash_one(key), key) else { return };
+        let Some(slot) = self.slot_mut(id).filter(|slot| slot.is_due_old) else { return };
+        if slot.due.take_if(|due| due.at.saturating_duration_since(now) > SHORT).is_some() {
+            self.delayed_keys -= 1;
+            self.sweep_stale();
+            self.release(id);
+        }
+    }
+
     /// Counts that nothing came of the work on a key that is in flight and is to be worked on again after `wanted`. Returns how
     /// long it has to wait.
     pub(super) fn hold_off(&mut self, key: &K, wanted: Duration) -> Duration {
@@ -412,6 +428,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         let slot = self.slots.get_mut(id as usize)?.as_mut()?;
         let since = slot.dirty_since.take().unwrap_or(now);
         slot.taken_at = Some(now);
+        slot.is_due_old = slot.due.is_some();
         let changed_at = slot.changed_at.take();
         let waited = now.saturating_duration_since(since);
         let taken = Taken { key: slot.key.clone(), slot: id, waited, changed_at };
@@ -598,12 +615,17 @@ impl<K: Clone + Eq + Hash> State<K> {
         Due { at, sequence: self.sequence, slot, by_wall_clock: false }
     }
 
-    /// Puts an entry into the heap that its slot names, and sweeps out the stale ones when these are too many.
     fn delay(&mut self, due: Due) {
         self.delayed.push(Reverse(due));
-        if self.delayed.len() > 2 * (self.delayed_keys + self.cooling) + KEEP_STALE {
+        self.sweep_stale();
+    }
+
+    /// Removes the stale entries of the heap when there are too many.
+    fn sweep_stale(&mut self) {
+        if self.delayed.len() > 2 * (self.delayed_keys + self.cooling) + memory_size(KEEP_STALE) {
             let mut heap = std::mem::take(&mut self.delayed);
             heap.retain(|Reverse(due)| self.is_current(due));
+            heap.shrink_to(2 * heap.len());
             self.delayed = heap;
         }
     }
@@ -623,6 +645,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             dirty_since: None,
             taken_at: None,
             due: None,
+            is_due_old: false,
             cooldown: None,
             failures: 0,
             refusals: 0,
