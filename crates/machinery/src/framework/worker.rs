@@ -397,7 +397,10 @@ impl Worker {
                     format!("repeated {write}: the first one had no effect; check admission webhooks");
                 return Ok(PlanEnd { unfinished: Some((error, false)), ..PlanEnd::default() });
             }
-            let Plan { requeue_after, recheck_after, look_again, quiet, end, has_more, .. } = plan;
+            let Plan { requeue_after, recheck_after, look_again, quiet, end, is_gone, has_more, .. } = plan;
+            if is_gone {
+                self.queue.drop_delay(key);
+            }
             let unfinished = plan.retry.clone();
             tried.cooldown = tried.cooldown.max(plan.cooldown);
             let writes = if look_again { SentWrites::repeatable(&plan) } else { Vec::new() };

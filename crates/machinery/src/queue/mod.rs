@@ -127,6 +127,13 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         }
     }
 
+    /// Adds the key of an object that was deleted, if the key is in flight or has a delay of more than a minute, so that a reconcile ends
+    /// the delay ([`drop_delay`](Self::drop_delay)).
+    pub fn add_gone(&self, key: K) {
+        let woken = self.shared.state.lock().add_gone(key, Instant::now());
+        self.shared.wake(woken);
+    }
+
     /// Adds a key that is to be worked on before all others that wait. For people who ask, not for loops: it takes time in
     /// proportion to the number of waiting keys.
     pub fn add_first(&self, key: &K) {

@@ -211,6 +211,15 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.add_when(key, (delay, delay > SHORT), now)
     }
 
+    /// Adds the key of an object that was deleted, if the key is in flight or has a delay of over a minute: a reconcile that finds nothing
+    /// ends the delay.
+    pub(super) fn add_gone(&mut self, key: K, now: Instant) -> usize {
+        let held = self.find(self.hasher.hash_one(&key), &key).and_then(|id| self.slot(id));
+        let is_long = |due: Due| due.at.saturating_duration_since(now) > SHORT;
+        let lasts = held.is_some_and(|slot| slot.taken_at.is_some() || slot.due.is_some_and(is_long));
+        if lasts { self.add(key, || now) } else { 0 }
+    }
+
     fn add_when(&mut self, key: K, (delay, by_wall_clock): (Duration, bool), now: Instant) -> usize {
         if self.phase != Phase::Open {
             return 0;
