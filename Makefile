@@ -11,7 +11,7 @@ export CARGO_BUILD_JOBS ?= 2
 # Integration tests share control planes; more at a time than this only wait for each other.
 export RUST_TEST_THREADS ?= 4
 
-.PHONY: help run test test-all lint audit unit simulate clients integration differ parity-record metrics-reference bench fuzz image dist oracle controlplane docs dashboard clean
+.PHONY: help run test test-all lint audit unit soak simulate clients integration differ parity-record metrics-reference bench fuzz image dist oracle controlplane docs dashboard clean
 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,7 +23,7 @@ test: lint unit clients integration ## Everything that must pass
 
 test-all: export COXSWAIN_FULL = 1
 test-all: export PROPTEST_CASES ?= 4096
-test-all: test ## The same in full depth: more cases of every property, the long tests at full length, and the audit
+test-all: test soak ## The same in full depth: more cases of every property, the long tests at full length, and the audit
 	@scripts/audit.sh || [ $$? = 3 ] # What cannot be looked up here is said, and fails nobody.
 
 lint: ## Formatting, clippy with warnings as errors, licences, the launcher's vet
@@ -37,6 +37,10 @@ unit: oracle ## Unit and property tests, and the simulation with seeds that are 
 	cd tests/controlplane && go test ./...
 	cd tests/oracle && go test ./...
 	cd tests/oracle && go vet -tags standard ./...
+
+soak: export NAMES ?= 1000000
+soak: ## A million names of objects that come and go in the simulated cluster do not grow memory (NAMES=…, ONLY=SORT)
+	@$(CARGO) test --profile simulate --test simulation -- --ignored --exact --nocapture churn::soak
 
 simulate: ## A minute of the simulated cluster with new seeds (SECONDS=…, FAULTS=0), or one seed again with its trace (SEED=…)
 	@$(CARGO) test --profile simulate --test simulation -- --ignored --exact --nocapture soak::simulate

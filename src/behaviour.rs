@@ -3,7 +3,7 @@
 //!
 //! Numbers are those of the controller's page of behaviours, `3/14`. Controllers that share a page share rows.
 //! A test is named by what it is: `controllers::AREA::ROOM::tests::NAME` is a unit test by its crate and module path,
-//! `integration::MODULE::NAME` an integration test, `parity/ROOM/SCENARIO` a parity scenario with a recorded outcome.
+//! `integration::MODULE::NAME` an integration test, `simulation::MODULE::NAME` one in the simulated cluster, `parity/ROOM/SCENARIO` a parity scenario with a recorded outcome.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -68,6 +68,7 @@ pub(crate) fn exists(test: &str) -> bool {
         None => match test.split_once("::") {
             Some(("controllers", path)) => (root.join("crates/controllers/src"), path),
             Some(("machinery", path)) => (root.join("crates/machinery/src"), path),
+            Some(("simulation", path)) => (root.join("tests/simulation"), path),
             Some(("apiserver_model", path)) => (root.join("crates/apiserver-model/src"), path),
             _ => (root.join("src"), test),
         },

@@ -17,6 +17,7 @@
 
 mod actors;
 mod bindings;
+mod churn;
 mod faults;
 mod fleet;
 mod idle;

@@ -190,6 +190,14 @@ impl Server {
         self.frozen.fetch_add(1, Ordering::SeqCst);
     }
 
+    /// Drops what the server keeps of the past: versions that watches could ask for, lines of the trace, and counts by resource.
+    pub(crate) fn forget_past(&self) {
+        let State { model, trace, counts, .. } = &mut *self.state.lock();
+        model.compact();
+        trace.forget();
+        *counts = Counts::default();
+    }
+
     /// How often each controller has read without a watch.
     pub(crate) fn reads(&self) -> BTreeMap<String, u64> {
         self.state.lock().reads.clone()

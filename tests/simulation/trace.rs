@@ -52,6 +52,11 @@ impl Trace {
         }
     }
 
+    /// Drops the lines so far. The digest includes them.
+    pub(crate) fn forget(&mut self) {
+        self.lines.clear();
+    }
+
     pub(crate) fn lines(&self) -> impl Iterator<Item = &str> {
         self.lines.iter().map(String::as_str)
     }

@@ -159,8 +159,8 @@ pub(super) fn check_owners(
     if held == wanted {
         return Ok(());
     }
-    let kind = super::stored_kind(place.resource);
-    if old.is_some() && !allows(role, "delete", kind.group, kind.resource) {
+    let group = super::group_of(place.resource);
+    if old.is_some() && !allows(role, "delete", group, place.resource) {
         let why = format!("cannot set an ownerRef on a resource you can't delete: {by}, <nil>");
         return Err(Refusal::forbidden(place, &why));
     }

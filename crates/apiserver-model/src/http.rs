@@ -46,6 +46,8 @@ pub struct Asked {
     pub subresource: String,
     /// Whether it asks for a watch.
     pub is_watch: bool,
+    /// The API version and the plural name in its path.
+    resource: (String, String),
     query: BTreeMap<String, String>,
     metadata_only: bool,
     content_type: String,
@@ -77,6 +79,7 @@ impl Asked {
         Self {
             method: parts.method.clone(),
             kind: super::kind(group, version, word(0)),
+            resource: (format!("{group}/{version}"), word(0).to_owned()),
             namespace: namespace.to_owned(),
             name: word(1).to_owned(),
             subresource: word(2).to_owned(),
@@ -184,8 +187,8 @@ impl Model {
         let json = |value: Json| Ok(Answer::Body(value.to_string().into_bytes(), true));
         match asked.path.as_str() {
             "/healthz" => return Ok(Answer::Body(b"ok".to_vec(), true)),
-            "/api" => return json(discovery(|row| row.group.is_empty())),
-            "/apis" => return json(discovery(|row| !row.group.is_empty())),
+            "/api" => return json(self.discovery(|row| row.group.is_empty())),
+            "/apis" => return json(self.discovery(|row| !row.group.is_empty())),
             _ => {}
         }
         if asked.path == access::REVIEWS {
@@ -196,7 +199,9 @@ impl Model {
         if let Some((namespace, name)) = metrics::series(&asked.path) {
             return json(self.metrics.answer(namespace, name, self.seconds())?);
         }
-        let Some(kind) = asked.kind else {
+        let (api_version, resource) = &asked.resource;
+        let is_it = |row: &&&'static Kind| row.resource == *resource && row.api_version() == *api_version;
+        let Some(kind) = asked.kind.or_else(|| self.custom.iter().find(is_it).copied()) else {
             return Err(Refusal::new(404, "NotFound", "the server could not find the requested resource"));
         };
         let pair = |name: &str| asked.query.get(name).map_or("", String::as_str);
@@ -216,7 +221,7 @@ impl Model {
             let list = self.list(&query, pair("limit").parse().ok(), token)?;
             return Ok(Answer::Body(list, false));
         }
-        if message(kind).is_none() {
+        if message(kind).is_none() && !self.custom.contains(&kind) {
             let why = format!("{kind} are not stored");
             return Err(Refusal::new(if asked.method == Method::GET { 404 } else { 405 }, "NotFound", why));
         }
@@ -290,29 +295,36 @@ impl Answer {
     }
 }
 
-/// Aggregated discovery of these rows.
-fn discovery(of: impl Fn(&Kind) -> bool) -> Json {
-    let mut groups: BTreeMap<&str, BTreeMap<&str, BTreeMap<&str, Json>>> = BTreeMap::new();
-    for row in kinds::ALL.iter().filter(|row| of(row)) {
-        let verbs = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
-        let mut resource = json!({
-            "resource": row.resource, "singularResource": row.kind.to_lowercase(), "verbs": verbs,
-            "responseKind": { "group": row.group, "version": row.version, "kind": row.kind },
-            "scope": if row.namespaced { "Namespaced" } else { "Cluster" },
-        });
-        if scale::has_scale(row) {
-            resource["subresources"] = scale::subresources();
+impl Model {
+    /// Aggregated discovery of these rows.
+    fn discovery(&self, of: impl Fn(&Kind) -> bool) -> Json {
+        let mut groups: BTreeMap<&str, BTreeMap<&str, BTreeMap<&str, Json>>> = BTreeMap::new();
+        for row in kinds::ALL.iter().chain(&self.custom).filter(|row| of(row)) {
+            let verbs = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+            let mut resource = json!({
+                "resource": row.resource, "singularResource": row.kind.to_lowercase(), "verbs": verbs,
+                "responseKind": { "group": row.group, "version": row.version, "kind": row.kind },
+                "scope": if row.namespaced { "Namespaced" } else { "Cluster" },
+            });
+            if scale::has_scale(row) {
+                resource["subresources"] = scale::subresources();
+            }
+            groups
+                .entry(row.group)
+                .or_default()
+                .entry(row.version)
+                .or_default()
+                .insert(row.resource, resource);
         }
-        groups.entry(row.group).or_default().entry(row.version).or_default().insert(row.resource, resource);
+        let version = |(version, resources): (&str, BTreeMap<&str, Json>)| {
+            let resources: Vec<_> = resources.into_values().collect();
+            json!({ "version": version, "freshness": "Current", "resources": resources })
+        };
+        let group = |(name, versions): (&str, BTreeMap<&str, BTreeMap<&str, Json>>)| {
+            let versions: Vec<_> = versions.into_iter().map(version).collect();
+            json!({ "metadata": { "name": name }, "versions": versions })
+        };
+        let items: Vec<_> = groups.into_iter().map(group).collect();
+        json!({ "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "items": items })
     }
-    let version = |(version, resources): (&str, BTreeMap<&str, Json>)| {
-        let resources: Vec<_> = resources.into_values().collect();
-        json!({ "version": version, "freshness": "Current", "resources": resources })
-    };
-    let group = |(name, versions): (&str, BTreeMap<&str, BTreeMap<&str, Json>>)| {
-        let versions: Vec<_> = versions.into_iter().map(version).collect();
-        json!({ "metadata": { "name": name }, "versions": versions })
-    };
-    let items: Vec<_> = groups.into_iter().map(group).collect();
-    json!({ "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "items": items })
 }

@@ -119,6 +119,8 @@ pub struct Model {
     pub access: access::Access,
     /// What the external metrics API answers.
     pub metrics: metrics::Metrics,
+    /// Kinds of custom resources that are served now.
+    custom: Vec<&'static Kind>,
     /// Changes that nobody has looked at yet.
     pub changes: Vec<Change>,
 }
@@ -131,8 +133,17 @@ pub fn kind(group: &str, version: &str, resource: &str) -> Option<&'static Kind>
 
 /// The row of a resource by its name alone, which is unique among those that the model stores.
 pub fn stored_kind(resource: &str) -> &'static Kind {
-    let found = kinds::ALL.iter().find(|row| row.resource == resource && message(row).is_some());
-    found.unwrap_or_else(|| panic!("{resource} are not stored"))
+    built_in(resource).unwrap_or_else(|| panic!("{resource} are not stored"))
+}
+
+/// The row of a resource that is stored and not custom.
+fn built_in(resource: &str) -> Option<&'static Kind> {
+    kinds::ALL.iter().find(|row| row.resource == resource && message(row).is_some()).copied()
+}
+
+/// The API group of a resource; empty for custom resources, too.
+fn group_of(resource: &str) -> &'static str {
+    built_in(resource).map_or("", |row| row.group)
 }
 
 /// The message of a kind's objects; `None` if the model does not store them.
@@ -150,13 +161,10 @@ impl Place {
 impl Stored {
     /// The encoding of the object, or of its metadata alone.
     pub fn encoded(&self, metadata_only: bool) -> Bytes {
-        let encode = || {
-            let message = message(stored_kind(self.place.resource)).expect("it is stored");
-            codec::encode(message, &self.json).into()
-        };
-        let full = self.full.get_or_init(encode);
-        if !metadata_only {
-            return full.clone();
+        // Custom resources have no message of their own.
+        let message = built_in(self.place.resource).and_then(message);
+        if let Some(message) = message.filter(|_| !metadata_only) {
+            return self.full.get_or_init(|| codec::encode(message, &self.json).into()).clone();
         }
         let encode = || {
             let message = SCHEMA.named("meta.v1.ObjectMeta").expect("it is in the table");
@@ -186,6 +194,7 @@ impl Model {
             roles: |_| None,
             access: access::Access::default(),
             metrics: metrics::Metrics::default(),
+            custom: Vec::new(),
             changes: Vec::new(),
         };
         for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
@@ -264,6 +273,21 @@ impl Model {
         let at = |name: &str| text(&json, name).to_owned();
         let place = Place::new(kind.resource, &at("/metadata/namespace"), &at("/metadata/name"));
         self.commit(place, json, false)
+    }
+
+    /// Serves a custom resource. Nothing but the metadata of its objects can be read. Its name must be that of no other resource.
+    pub fn define(&mut self, kind: &'static Kind) {
+        self.custom.push(kind);
+    }
+
+    /// No longer serves a custom resource, and deletes its objects after all watches of it have ended.
+    pub fn undefine(&mut self, kind: &'static Kind) {
+        self.custom.retain(|held| *held != kind);
+        self.cut(Some(kind.resource));
+        let all: Vec<Place> = self.all(kind.resource, "").map(|stored| stored.place.clone()).collect();
+        for place in all {
+            drop(self.delete("server", &place, &Deletion::default()));
+        }
     }
 
     /// Forgets what is past: watches that begin there, and lists that go on there, are refused.

@@ -59,7 +59,7 @@ impl Refusal {
 
     /// What admission says.
     pub fn forbidden(place: &Place, why: &str) -> Self {
-        let group = super::stored_kind(place.resource).group;
+        let group = super::group_of(place.resource);
         let dot = if group.is_empty() { "" } else { "." };
         let message = format!("{}{dot}{group} {:?} is forbidden: {why}", place.resource, place.name);
         Self { place: Some(Box::new(place.clone())), ..Self::new(403, "Forbidden", message) }
@@ -79,12 +79,11 @@ impl Refusal {
     /// The message, without its envelope.
     pub fn status(&self) -> Vec<u8> {
         let details = self.place.as_ref().map(|place| {
-            let kind = super::stored_kind(place.resource);
             let cause = |reason: &str| StatusCause { reason: reason.into(), ..StatusCause::default() };
             Box::new(StatusDetails {
                 name: place.name.as_str().into(),
-                group: kind.group.into(),
-                kind: kind.resource.into(),
+                group: super::group_of(place.resource).into(),
+                kind: place.resource.into(),
                 causes: self.cause.map(cause).into_iter().collect(),
                 ..StatusDetails::default()
             })

@@ -2,6 +2,7 @@
 //! what the process around them needs. It never knows a controller by name. `ARCHITECTURE.md` is the map.
 
 pub mod api;
+pub mod bounds;
 pub mod client;
 pub mod election;
 pub mod environment;

@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use super::filter::Filter;
 use super::record::{Body, LogEvent, ObjectRef, RARE};
 use crate::admin::manager::TraceId;
+use coxswain_machinery::bounds::memory_size;
 use coxswain_machinery::latest;
 use coxswain_machinery::model::clock::SharedClock;
 
@@ -169,8 +170,8 @@ impl EventLog {
             id: id.into(),
             clock,
             rings: Mutex::new(Rings {
-                frequent: Ring::new(capacity),
-                rare: Ring::new(capacity / RARE_PART),
+                frequent: Ring::new(memory_size(capacity)),
+                rare: Ring::new(memory_size(capacity / RARE_PART)),
                 newest: 0,
             }),
             readers: AtomicUsize::new(0),

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
 
 use crate::admin::convert;
 use crate::admin::manager::{Manager, QueueDetail};
@@ -121,15 +122,20 @@ impl Snapshots {
     }
 }
 
-/// The last details of each queue. A computation visits all keys of the queue under its lock.
+/// The last details of each queue. A computation visits all keys of the queue under its lock. Details are dropped at the age up to which
+/// they are shown: a replica that no longer leads keeps no keys.
 pub(super) struct QueueDetails {
     manager: Arc<dyn Manager>,
-    held: Mutex<HashMap<&'static str, (Instant, Arc<QueueDetail>)>>,
+    held: Arc<Mutex<HashMap<&'static str, CachedDetail>>>,
+    /// The tasks that drop details.
+    expiry: Mutex<JoinSet<()>>,
 }
+
+type CachedDetail = (Instant, Arc<QueueDetail>);
 
 impl QueueDetails {
     pub(super) fn new(manager: Arc<dyn Manager>) -> Self {
-        Self { manager, held: Mutex::default() }
+        Self { manager, held: Arc::default(), expiry: Mutex::default() }
     }
 
     /// Returns a queue in detail, with as many keys as a call may ask for; `None` if no running controller has it.
@@ -146,6 +152,21 @@ impl QueueDetails {
             return None;
         };
         held.insert(detail.state.name, (now, Arc::clone(&detail)));
+        self.expire(detail.state.name, now);
         Some(detail)
+    }
+
+    /// Drops the details that were computed now when they are no longer shown.
+    fn expire(&self, name: &'static str, computed: Instant) {
+        let held = Arc::clone(&self.held);
+        let mut tasks = self.expiry.lock();
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(async move {
+            sleep_until(computed + PAUSE).await;
+            let mut held = held.lock();
+            if held.get(name).is_some_and(|(at, _)| *at == computed) {
+                held.remove(name);
+            }
+        });
     }
 }

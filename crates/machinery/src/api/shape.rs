@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use super::charge::{Amounts, Charge};
 use super::core::LocalObjectReference;
 use super::volumes::InlineSource;
+use crate::bounds::memory_size;
 use crate::random::HashSeed;
 use crate::wire::text::held_text;
 use crate::wire::{
@@ -153,7 +154,7 @@ static SHAPES: LazyLock<Interner<PodShape>> = LazyLock::new(Interner::new);
 static NOTHING: LazyLock<PodShape> = LazyLock::new(PodShape::default);
 
 /// How many charges and shapes are remembered by what they were made of.
-const REMEMBERED: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
+const REMEMBERED: usize = 256;
 /// The longest such bytes that are worth keeping: a pod of dozens of containers.
 const MEMORABLE: usize = 16 << 10;
 
@@ -165,7 +166,8 @@ struct Memory {
 }
 
 static MEMORY: LazyLock<Mutex<Memory>> = LazyLock::new(|| {
-    let known = LruCache::with_hasher(REMEMBERED, HashSeed::of_process());
+    let size = NonZeroUsize::MIN.saturating_add(memory_size(REMEMBERED) - 1);
+    let known = LruCache::with_hasher(size, HashSeed::of_process());
     Mutex::new(Memory { known, read: Vec::new() })
 });
 

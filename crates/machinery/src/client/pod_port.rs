@@ -34,6 +34,8 @@ const DATA: u8 = 0;
 const ERRORS: u8 = 1;
 /// Bytes of a message that are accepted. Kubelets send up to 32 KiB.
 const LONGEST_MESSAGE: usize = 1 << 20;
+/// Bytes that may wait for a peer that does not read. Beyond that, pings are answered by the last pong alone.
+const MOST_UNSENT: usize = 1 << 20;
 /// Bytes of a message that is sent.
 const LONGEST_WRITE: usize = 32 << 10;
 /// How long connecting may take, the handshakes included.
@@ -127,10 +129,7 @@ async fn open(
     authenticate(&mut request, connection).await?;
     let stream = connect_http1(connection).await.map_err(|error| PodPortError::Connect(error.to_string()))?;
     let stream: Pin<Box<dyn Wire>> = Box::pin(stream);
-    let limits = WebSocketConfig::default()
-        .max_message_size(Some(LONGEST_MESSAGE))
-        .max_frame_size(Some(LONGEST_MESSAGE));
-    match client_async_with_config(request, stream, Some(limits)).await {
+    match client_async_with_config(request, stream, Some(limits())).await {
         Ok((socket, _)) => Ok(PodPort::new(socket, port)),
         Err(WebSocketError::Http(response)) => {
             let code = response.status().as_u16();
@@ -139,6 +138,14 @@ async fn open(
         }
         Err(error) => Err(PodPortError::WebSocket(error.to_string())),
     }
+}
+
+/// What a peer can make a connection hold.
+fn limits() -> WebSocketConfig {
+    WebSocketConfig::default()
+        .max_message_size(Some(LONGEST_MESSAGE))
+        .max_frame_size(Some(LONGEST_MESSAGE))
+        .max_write_buffer_size(MOST_UNSENT)
 }
 
 /// Puts the bearer token of the identity on a request. Client certificates belong to TLS.
@@ -274,7 +281,7 @@ mod tests {
     async fn connected() -> (PodPort, WebSocketStream<DuplexStream>) {
         let (near, far) = tokio::io::duplex(1 << 16);
         let near: Pin<Box<dyn Wire>> = Box::pin(near);
-        let near = WebSocketStream::from_raw_socket(near, Role::Client, None).await;
+        let near = WebSocketStream::from_raw_socket(near, Role::Client, Some(limits())).await;
         (PodPort::new(near, PORT), WebSocketStream::from_raw_socket(far, Role::Server, None).await)
     }
 
@@ -321,6 +328,37 @@ mod tests {
         kubelet.send(binary(b"\x01connection \x1b[31mrefused\n")).await.unwrap();
         let error = port.read_u8().await.unwrap_err();
         assert_eq!(error.to_string(), "port-forward: connection [31mrefused");
+    }
+
+    #[tokio::test]
+    async fn pongs_for_a_peer_that_does_not_read_are_bounded() {
+        const PINGS: usize = 40_000;
+        let (mut port, kubelet) = connected().await;
+        let mut kubelet = kubelet.into_inner();
+        let ping = [&[0x89, 125][..], &[b'x'; 125]].concat();
+        let flood = async {
+            for _ in 0..PINGS {
+                kubelet.write_all(&ping).await.unwrap();
+            }
+            // Data ends the wait of the reader.
+            for message in [&[0x82, 3, 0, 0x11, 0x28][..], &[0x82, 2, 0, b'x']] {
+                kubelet.write_all(message).await.unwrap();
+            }
+        };
+        let ((), byte) = tokio::join!(flood, port.read_u8());
+        assert_eq!(byte.unwrap(), b'x');
+        let drain = async {
+            let mut received = Vec::new();
+            kubelet.read_to_end(&mut received).await.unwrap();
+            received.len()
+        };
+        let send = async {
+            port.flush().await.unwrap();
+            drop(port);
+        };
+        let (received, ()) = tokio::join!(drain, send);
+        let most = MOST_UNSENT + (1 << 16) + 1024;
+        assert!((MOST_UNSENT / 2..most).contains(&received), "{received} bytes of pongs");
     }
 
     #[test]

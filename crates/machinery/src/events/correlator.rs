@@ -11,6 +11,7 @@ use crate::api::Kind;
 use crate::api::core::ObjectReference;
 use crate::api::events::{Event, EventSource};
 use crate::api::meta::ObjectMeta;
+use crate::bounds::memory_size;
 use crate::model::Key;
 use crate::model::bucket::{BucketLevel, TokenBucket};
 use crate::model::plan::{EventSpec, Patch, Regarding};
@@ -245,7 +246,7 @@ impl<K: Hash + Eq, V> Memory<K, V> {
     }
 
     fn entry(&mut self, key: K, new: impl FnOnce() -> V) -> &mut V {
-        if self.0.len() >= MEMORY && !self.0.contains(&key) {
+        if self.0.len() >= memory_size(MEMORY) && !self.0.contains(&key) {
             self.0.pop_lru();
         }
         self.0.get_or_insert_mut(key, new)

@@ -2,6 +2,10 @@
 //!
 //! Namespaces take turns. In a full queue the namespace with most events loses its newest one, so a namespace that reports without end
 //! takes no places of the others.
+//!
+//! Users who may create namespaces can fill the queue with one event for each, and each of these namespaces has a turn. So objects that are
+//! in no namespace (nodes, volumes) and those in `kube-system` each have a tenth of the places that no other namespace can take, and one
+//! turn in ten. Namespaces of users share the other places as if there were no others.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -12,6 +16,11 @@ use tokio::sync::Notify;
 use super::writer::Emitted;
 use crate::random::HashMap;
 use crate::wire::Str;
+
+/// Namespaces that users cannot create: none at all, and `kube-system`.
+const SYSTEM: [&str; 2] = ["", "kube-system"];
+/// Each of them has one place of this many to itself, and at least one turn of this many.
+const SYSTEM_SHARE: usize = 10;
 
 /// Creates a queue for a number of events.
 pub(super) fn event_queue(places: usize) -> (EventSender, EventReceiver) {
@@ -37,6 +46,8 @@ struct EventLanes {
     lengths: BTreeSet<(usize, Str)>,
     /// Their order: the namespace whose turn it is first.
     turns: VecDeque<Str>,
+    /// For each of [`SYSTEM`], the number of turns of others for which its events have waited.
+    waited: [usize; SYSTEM.len()],
     senders: usize,
     is_closed: bool,
 }
@@ -59,6 +70,11 @@ impl EventLanes {
         changed
     }
 
+    /// The number of events that a namespace can lose to no other.
+    fn reserved(&self, namespace: &str) -> usize {
+        if is_system(namespace) { self.places / SYSTEM_SHARE } else { 0 }
+    }
+
     /// Adds an event. Returns whether this one or another was dropped.
     fn push(&mut self, event: Emitted) -> bool {
         if self.is_closed {
@@ -68,12 +84,13 @@ impl EventLanes {
         let length = self.lanes.get(&namespace).map_or(0, VecDeque::len);
         let is_full = self.waiting >= self.places;
         if is_full {
-            let Some((longest, of)) = self.lengths.last().cloned() else { return true };
-            if length + 1 >= longest {
-                return true;
+            let Some(loser) = self.loser(&namespace, length) else { return true };
+            drop(self.change(&loser, VecDeque::pop_back));
+            if !self.lanes.contains_key(&loser)
+                && let Some(at) = self.turns.iter().rposition(|waiting| *waiting == loser)
+            {
+                self.turns.remove(at);
             }
-            // The longest lane has two events or more, so it keeps its turn.
-            drop(self.change(&of, VecDeque::pop_back));
         }
         if length == 0 {
             self.turns.push_back(namespace.clone());
@@ -82,14 +99,52 @@ impl EventLanes {
         is_full
     }
 
+    /// Returns the namespace of which the newest event makes room for one of a namespace with `length` events; `None` if it has no claim.
+    fn loser(&self, namespace: &Str, length: usize) -> Option<Str> {
+        // Beyond the first entries only those of `SYSTEM` are skipped.
+        let (longest, of) =
+            self.lengths.iter().rev().find(|(length, namespace)| *length > self.reserved(namespace))?;
+        if length + 1 < *longest {
+            return Some(of.clone());
+        }
+        if length >= self.reserved(namespace) {
+            return None;
+        }
+        if *longest > 1 {
+            return Some(of.clone());
+        }
+        // Of events that are alone in their namespaces, the one that would be written last goes, as if it had come after this one.
+        self.turns.iter().rfind(|namespace| !is_system(namespace)).cloned()
+    }
+
     fn pop(&mut self) -> Option<Emitted> {
-        let namespace = self.turns.pop_front()?;
+        let namespace = self.next_turn()?;
+        for (waited, system) in self.waited.iter_mut().zip(SYSTEM) {
+            let waits = namespace.as_str() != system && self.lanes.contains_key(system);
+            *waited = if waits { *waited + 1 } else { 0 };
+        }
         let event = self.change(&namespace, VecDeque::pop_front);
         if self.lanes.contains_key(&namespace) {
             self.turns.push_back(namespace);
         }
         event
     }
+
+    /// Takes out the namespace whose turn it is: the first one, or one of [`SYSTEM`] that has waited for its share of turns.
+    fn next_turn(&mut self) -> Option<Str> {
+        let most = self.waited.iter().zip(SYSTEM).max_by_key(|(waited, _)| **waited);
+        if let Some((waited, overdue)) = most
+            && *waited + 1 >= SYSTEM_SHARE
+            && let Some(at) = self.turns.iter().position(|namespace| namespace.as_str() == overdue)
+        {
+            return self.turns.remove(at);
+        }
+        self.turns.pop_front()
+    }
+}
+
+fn is_system(namespace: &str) -> bool {
+    SYSTEM.contains(&namespace)
 }
 
 /// Adds events to a queue.
@@ -167,40 +222,166 @@ mod tests {
     use crate::model::Key;
     use crate::model::plan::{EventSpec, Regarding};
 
-    fn event(namespace: u8, number: usize) -> Emitted {
-        let key = Key::new(format!("ns-{namespace}"), "web");
+    fn event_in(namespace: &str, number: usize) -> Emitted {
+        let key = Key::new(namespace, "web");
         let regarding = Regarding { kind: &PODS, key, uid: "u".into(), resource_version: "1".into() };
         let spec = EventSpec { regarding, warning: false, reason: "Any", message: number.to_string() };
         (spec, Timestamp::UNIX_EPOCH)
     }
 
+    fn lengths<const N: usize>(receiver: &EventReceiver, namespaces: [&str; N]) -> [usize; N] {
+        let lanes = receiver.0.lanes.lock();
+        namespaces.map(|namespace| lanes.lanes.get(namespace).map_or(0, VecDeque::len))
+    }
+
+    fn read_all(receiver: &EventReceiver) -> Vec<Emitted> {
+        std::iter::from_fn(|| receiver.0.lanes.lock().pop()).collect()
+    }
+
+    #[test]
+    fn namespaces_without_number_leave_places_for_the_system() {
+        let (sender, receiver) = event_queue(1000);
+        let mut dropped = 0;
+        let mut send =
+            |namespace: &str, number| dropped += usize::from(sender.send(event_in(namespace, number)));
+        for number in 0..2000 {
+            send(&format!("ns-{number}"), number);
+        }
+        for number in 0..150 {
+            send("", number);
+            send("kube-system", number);
+        }
+        // The first ones have the other places.
+        let shares = ["", "kube-system", "ns-0", "ns-799", "ns-800"];
+        assert_eq!(lengths(&receiver, shares), [100, 100, 1, 1, 0]);
+        for number in 2000..4000 {
+            send(&format!("ns-{number}"), number);
+        }
+        assert_eq!(lengths(&receiver, shares), [100, 100, 1, 1, 0], "what is reserved is not taken back");
+        assert_eq!(dropped + 1000, 2000 + 300 + 2000, "each event is written or counted");
+        assert_eq!(read_all(&receiver).len(), 1000);
+        let lanes = receiver.0.lanes.lock();
+        assert!(lanes.lanes.is_empty() && lanes.lengths.is_empty() && lanes.turns.is_empty());
+    }
+
+    /// When the system is about as long as the longest namespace of users, that one loses events, and none with a single event.
+    #[test]
+    fn the_system_takes_its_places_from_the_longest_namespace_of_users() {
+        let (sender, receiver) = event_queue(100);
+        for number in 0..300 {
+            sender.send(event_in(&format!("ns-{}", number % 12), number));
+        }
+        sender.send(event_in("small", 0));
+        for number in 0..10 {
+            sender.send(event_in("", number));
+        }
+        assert_eq!(lengths(&receiver, ["", "small"]), [10, 1]);
+    }
+
+    #[test]
+    fn namespaces_without_number_leave_turns_for_the_system() {
+        let (sender, receiver) = event_queue(1000);
+        for number in 0..500 {
+            sender.send(event_in(&format!("ns-{number}"), number));
+        }
+        for number in 0..50 {
+            sender.send(event_in("", number));
+            sender.send(event_in("kube-system", number));
+        }
+        let read = read_all(&receiver);
+        for system in SYSTEM {
+            let turns = read
+                .iter()
+                .enumerate()
+                .filter(|(_, (spec, _))| spec.regarding.key.namespace.as_str() == system);
+            let turns: Vec<usize> = turns.map(|(at, _)| at).collect();
+            assert_eq!(turns.len(), 50);
+            assert!(
+                turns[0] < SYSTEM_SHARE + 1 && turns.is_sorted_by(|a, b| b - a <= SYSTEM_SHARE + 1),
+                "{turns:?}"
+            );
+        }
+        assert_eq!(read.len(), 600);
+    }
+
+    #[test]
+    fn with_few_namespaces_the_system_has_a_turn_like_each_of_them() {
+        let (sender, receiver) = event_queue(100);
+        for number in 0..6 {
+            for namespace in ["", "kube-system", "web"] {
+                sender.send(event_in(namespace, number));
+            }
+        }
+        let turns = read_all(&receiver);
+        let turns: Vec<&str> = turns.iter().map(|(spec, _)| spec.regarding.key.namespace.as_str()).collect();
+        assert_eq!(turns, ["", "kube-system", "web"].repeat(6));
+    }
+
+    #[test]
+    fn a_queue_that_only_the_system_fills_is_no_longer_than_others() {
+        let (sender, receiver) = event_queue(20);
+        for number in 0..100 {
+            sender.send(event_in("", number));
+            sender.send(event_in("kube-system", number));
+        }
+        assert_eq!(lengths(&receiver, SYSTEM), [10, 10]);
+        sender.send(event_in("web", 0));
+        assert_eq!(
+            lengths(&receiver, ["web"]),
+            [1],
+            "beyond the reserved places it is a namespace like others"
+        );
+        let lanes = receiver.0.lanes.lock();
+        assert_eq!((lanes.waiting, lanes.turns.len()), (20, 3));
+    }
+
+    /// The first two are those of the system.
+    fn namespace(number: u8) -> String {
+        SYSTEM.get(usize::from(number)).map_or_else(|| format!("ns-{number}"), |system| (*system).to_owned())
+    }
+
     proptest! {
-        /// Each namespace has an equal share of a full queue, its events stay in order, and each event is written or counted.
+        /// Each namespace has an equal share of a full queue, the system no less than what is reserved, the events of a namespace stay in
+        /// order, and each event is written or counted.
         #[test]
-        fn namespaces_share_a_queue_and_keep_their_order(steps in prop::collection::vec((0..5u8, any::<bool>()), 0..300)) {
+        fn namespaces_share_a_queue_and_keep_their_order(steps in prop::collection::vec((0..8u8, any::<bool>()), 0..300)) {
             const PLACES: usize = 20;
             let (sender, receiver) = event_queue(PLACES);
             let (mut sent, mut dropped, mut read) = (0, 0, Vec::new());
-            for (namespace, takes) in steps {
-                let before = receiver.0.lanes.lock().lanes.get(&Str::from(format!("ns-{namespace}"))).map_or(0, VecDeque::len);
+            let all: [String; 8] = std::array::from_fn(|number| namespace(number as u8));
+            let all = all.each_ref().map(String::as_str);
+            for (number, takes) in steps {
+                let reserved = all.map(|namespace| receiver.0.lanes.lock().reserved(namespace));
+                let before = lengths(&receiver, all);
                 sent += 1;
-                let was_dropped = sender.send(event(namespace, sent));
+                let was_dropped = sender.send(event_in(all[usize::from(number)], sent));
                 dropped += usize::from(was_dropped);
+                let after = lengths(&receiver, all);
+                let at = usize::from(number);
+                let longest = (0..all.len()).filter(|of| after[*of] > reserved[*of]).map(|of| after[of]).max();
+                prop_assert!(
+                    after[at] > before[at] || (before[at] + 1 >= longest.unwrap_or(0) && before[at] >= reserved[at]),
+                    "{before:?} {after:?}"
+                );
+                for of in 0..all.len() {
+                    prop_assert!(after[of] >= before[of].min(reserved[of]), "{before:?} {after:?}");
+                }
                 let lanes = receiver.0.lanes.lock();
-                let longest = lanes.lanes.values().map(VecDeque::len).max().unwrap_or(0);
-                let after = lanes.lanes[&Str::from(format!("ns-{namespace}"))].len();
-                prop_assert!(after > before || before + 1 >= longest, "{before} of {longest} places");
-                prop_assert_eq!(lanes.waiting, lanes.lanes.values().map(VecDeque::len).sum::<usize>());
-                prop_assert!(lanes.waiting <= PLACES && lanes.turns.len() == lanes.lanes.len());
+                prop_assert_eq!(lanes.waiting, after.iter().sum::<usize>());
+                prop_assert!(lanes.waiting <= PLACES);
+                let mut turns: Vec<&Str> = lanes.turns.iter().collect();
+                turns.sort_unstable();
+                turns.dedup();
+                prop_assert_eq!((lanes.turns.len(), turns.len()), (lanes.lanes.len(), lanes.lanes.len()));
                 drop(lanes);
                 if takes {
                     read.extend(receiver.0.lanes.lock().pop());
                 }
             }
-            read.extend(std::iter::from_fn(|| receiver.0.lanes.lock().pop()));
+            read.extend(read_all(&receiver));
             prop_assert_eq!(read.len() + dropped, sent);
-            for namespace in 0..5u8 {
-                let of = |(spec, _): &&Emitted| spec.regarding.key.namespace.as_str() == format!("ns-{namespace}");
+            for namespace in all {
+                let of = |(spec, _): &&Emitted| spec.regarding.key.namespace.as_str() == namespace;
                 let numbers: Vec<usize> = read.iter().filter(of).map(|(spec, _)| spec.message.parse().unwrap()).collect();
                 prop_assert!(numbers.is_sorted(), "{numbers:?}");
             }

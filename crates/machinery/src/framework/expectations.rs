@@ -26,6 +26,7 @@ use tokio::time::Instant;
 
 use super::caches::Caches;
 use crate::api::Kind;
+use crate::bounds::memory_size;
 use crate::executor::{Effect, WriteEffect};
 use crate::informer::Awaited;
 use crate::model::Key;
@@ -244,7 +245,7 @@ impl Pending {
     /// Forgets what nobody will ask for: keys that had no object of their own, or lost it, and are not queued again. Costs
     /// next to nothing for each key that comes, and keeps no more than twice what is really expected.
     fn sweep(&mut self, caches: &Caches) {
-        if self.keys.len() >= SWEEP_FLOOR.max(self.swept * 2) {
+        if self.keys.len() >= memory_size(SWEEP_FLOOR).max(self.swept * 2) {
             self.keys.retain(|key, expected| expected.check(key, caches) != Readiness::Ready);
             self.swept = self.keys.len();
             let Self { keys, given_up, .. } = self;

@@ -446,6 +446,8 @@ impl Instance {
         let causes = Arc::new(Causes::default());
         for WakeUp { kind, field_selector, keys, debounce } in each.wake_ups {
             let handler = queue_keys(Arc::clone(&queue), keys, debounce, (kind, Arc::clone(&causes)));
+            let handler =
+                if each.kind == Some(kind) { queue_gone(Arc::clone(&queue), handler) } else { handler };
             self.new_handlers.push(handles.handle(kind, field_selector).add_handler(self.name, handler));
         }
         if let (Some(period), Some(kind)) = (settings.resync, each.kind) {
@@ -576,6 +578,18 @@ pub(super) fn queue_keys(
         keys(delta, &mut |key| {
             change.puts(key, &queue, &causes, debounce);
         });
+    })
+}
+
+/// After `handler`, queues the key of an object that was deleted if the key has a long delay, which a reconcile then ends. Controllers whose
+/// key maps ignore deletions need this: the object may have asked for a reconcile in 68 years.
+pub(super) fn queue_gone(queue: Arc<WorkQueue<Key>>, handler: EventHandler) -> EventHandler {
+    Arc::new(move |delta: Delta<'_>| {
+        let gone = delta.old.filter(|_| delta.new.is_none()).map(|object| Key::of(object.meta()));
+        handler(delta);
+        if let Some(key) = gone {
+            queue.add_gone(key);
+        }
     })
 }
 

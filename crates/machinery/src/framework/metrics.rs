@@ -9,7 +9,7 @@ use crate::telemetry::{
 };
 use parking_lot::Mutex;
 use prometheus::core::Collector;
-use prometheus::{GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts};
+use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts};
 
 use super::reads::LiveRead;
 use super::worker::Outcome;
@@ -132,24 +132,16 @@ impl RoomMetrics {
         self.own(name, || IntCounterVec::new(Opts::new(name, help), labels))
     }
 
-    /// The counters of this name, by label values of which some are names that users choose; an error if something else has the name.
+    /// The counters of this name, by label values; those of the labels in `named` are names that users choose. An error if something else
+    /// has the name.
     pub fn bounded_counters(
         &self,
         name: &'static str,
         help: &str,
         labels: &[&str],
+        named: &[&str],
     ) -> Result<BoundedSeries<IntCounterVec>, prometheus::Error> {
-        self.own(name, || IntCounterVec::new(Opts::new(name, help), labels).map(BoundedSeries::new))
-    }
-
-    /// The gauges of this name, likewise.
-    pub fn bounded_gauges(
-        &self,
-        name: &'static str,
-        help: &str,
-        labels: &[&str],
-    ) -> Result<BoundedSeries<GaugeVec>, prometheus::Error> {
-        self.own(name, || GaugeVec::new(Opts::new(name, help), labels).map(BoundedSeries::new))
+        self.own(name, || BoundedSeries::new(IntCounterVec::new(Opts::new(name, help), labels)?, named))
     }
 
     /// The histograms of this name, likewise, with these upper bounds.
@@ -162,7 +154,7 @@ impl RoomMetrics {
     ) -> Result<BoundedSeries<HistogramVec>, prometheus::Error> {
         self.registry.declare_bounds(name, &bounds);
         let opts = HistogramOpts::new(name, help).buckets(bounds);
-        self.own(name, || HistogramVec::new(opts, labels).map(BoundedSeries::new))
+        self.own(name, || BoundedSeries::new(HistogramVec::new(opts, labels)?, labels))
     }
 
     /// The histogram of this name, with these upper bounds; an error if something else has the name.

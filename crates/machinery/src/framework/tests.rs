@@ -33,7 +33,7 @@ use super::caches::Caches;
 use super::demand::{Demands, Explainer};
 use super::expectations::{Expectations, MAY_STILL_LAND};
 use super::freshness::Freshness;
-use super::instance::{Resync, queue_keys};
+use super::instance::{Resync, queue_gone, queue_keys};
 use super::metrics::ReconcileMetrics;
 use super::reader::Reader;
 use super::reads::{Pass, Read, Reads};
@@ -43,6 +43,7 @@ use super::settings::LoopSettings;
 use super::stats::LoopStats;
 use super::terminating::TerminatingOwners;
 use super::trace::Waits;
+use super::wake;
 use super::watch::{Debounce, KeyMap};
 use super::watchdog::Watchdog;
 use super::worker::{Outcome, Worker};
@@ -549,6 +550,26 @@ async fn changes_of_a_key_are_debounced() {
     queue_keys(Arc::clone(&queue), keys, Debounce::None, causes())(change);
     drop(queue.get().await.unwrap());
     assert_eq!(began.elapsed(), Duration::from_secs(2), "another change may ask for it at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn deletion_of_an_object_queues_its_key_if_that_has_a_long_delay() {
+    let queue = Arc::new(WorkQueue::new("test", &QueueMetrics::register(&Registry::new()).unwrap()));
+    let pod: AnyObject = Arc::new(Pod {
+        metadata: ObjectMeta { namespace: "ns".into(), name: "a".into(), ..ObjectMeta::default() },
+        ..Pod::default()
+    });
+    // Deletions concern nobody by this map.
+    let keys = queue_keys(Arc::clone(&queue), wake::existing(), Debounce::None, (&PODS, Arc::default()));
+    let handler = queue_gone(Arc::clone(&queue), keys);
+    let deleted = Delta { old: Some(&pod), new: None, initial: false, resync: false };
+    handler(deleted);
+    assert_eq!(queue.len(), 0);
+    queue.add_planned(Key::new("ns", "a"), Duration::from_hours(1));
+    handler(Delta { new: Some(&pod), ..deleted });
+    drop(queue.get().await.unwrap());
+    handler(deleted);
+    assert_eq!(queue.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

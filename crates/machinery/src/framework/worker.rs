@@ -276,6 +276,7 @@ impl Worker {
                 self.terminating.remove(key);
                 self.queue.forget(key);
                 self.queue.end_hold_off(key);
+                self.queue.drop_delay(key);
                 None
             }
             Outcome::Done { requeue_after, .. } => {
@@ -414,7 +415,10 @@ impl Worker {
                     format!("repeated {write}: the first one had no effect; check admission webhooks");
                 return Ok(PlanEnd { unfinished: Some((error, false)), ..PlanEnd::default() });
             }
-            let Plan { requeue_after, recheck_after, look_again, quiet, end, has_more, .. } = plan;
+            let Plan { requeue_after, recheck_after, look_again, quiet, end, is_gone, has_more, .. } = plan;
+            if is_gone {
+                self.queue.drop_delay(key);
+            }
             let unfinished = plan.retry.clone();
             tried.cooldown = tried.cooldown.max(plan.cooldown);
             let writes = if look_again { SentWrites::repeatable(&plan) } else { Vec::new() };

@@ -1,7 +1,7 @@
 //! What informers tell a metrics registry: the original's two metrics, and `coxswain_informer_*`.
 //!
 //! Counters are counted where things happen; gauges are read off the informers when somebody scrapes, so an informer
-//! that has stopped leaves none behind.
+//! that has stopped leaves none behind. The counters of a custom kind are removed with its last informer.
 
 use std::sync::Weak;
 
@@ -14,13 +14,15 @@ use prometheus::{
 
 use super::set::Shared;
 use super::stats::InformerStats;
-use crate::api::Kind;
+use crate::api::{Kind, kinds};
 use crate::telemetry::Registry;
 use crate::wire::EventType;
 
 /// The original's buckets for the time from an event's arrival to the end of its handlers.
 const LATENCY_BUCKETS: &[f64] = &[0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 const KIND_LABELS: &[&str] = &["group", "version", "resource"];
+/// Types of watch events.
+const EVENTS: [&str; 5] = ["added", "modified", "deleted", "bookmark", "error"];
 const INFORMER_LABELS: &[&str] = &["group", "version", "resource", "field_selector"];
 
 /// Metrics that are counted as things happen.
@@ -72,7 +74,8 @@ impl Metrics {
 
     pub(super) fn of(&self, kind: &Kind) -> KindMetrics {
         let labels = [kind.group, kind.version, kind.resource];
-        let event = |of| self.events.with_label_values(&[kind.group, kind.version, kind.resource, of]);
+        let [added, modified, deleted, bookmark, error] =
+            EVENTS.map(|of| self.events.with_label_values(&[kind.group, kind.version, kind.resource, of]));
         KindMetrics {
             latency: self.latency.with_label_values(&[
                 kind.group,
@@ -81,11 +84,27 @@ impl Metrics {
                 kind.version,
             ]),
             unreadable: self.unreadable.with_label_values(&labels),
-            added: event("added"),
-            modified: event("modified"),
-            deleted: event("deleted"),
-            bookmark: event("bookmark"),
-            error: event("error"),
+            added,
+            modified,
+            deleted,
+            bookmark,
+            error,
+        }
+    }
+
+    /// Removes the series of a kind of which no informer is left. Those of built-in kinds stay: they are not many, and counters go on when a
+    /// controller is started again.
+    pub(super) fn forget(&self, kind: &Kind) {
+        let labels = [kind.group, kind.version, kind.resource];
+        if kinds::ALL.iter().any(|row| [row.group, row.version, row.resource] == labels) {
+            return;
+        }
+        let [group, version, resource] = labels;
+        // An error means that there is no such series.
+        let _ = self.latency.remove_label_values(&[group, self.name.as_str(), resource, version]);
+        let _ = self.unreadable.remove_label_values(&labels);
+        for of in EVENTS {
+            let _ = self.events.remove_label_values(&[group, version, resource, of]);
         }
     }
 }

@@ -274,6 +274,30 @@ async fn an_object_that_cannot_be_decoded_is_reported_and_stops_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn series_of_a_custom_kind_end_with_its_last_informer() {
+    let kind = crate::api::dynamic::kind("informers.test", "v1", "Foo", "foos", true);
+    let answers = [(); 3].map(|()| Answer::Watch(vec![event("ADDED", "a", 1), bookmark(2, true)]));
+    let (script, registry) = (Script::new(answers), Registry::new());
+    let informers = informers_in(&script, true, &registry);
+    let one = informers.acquire(kind, None);
+    let other = informers.acquire(kind, Some("metadata.name=a"));
+    let pods = informers.acquire(PODS, None);
+    for handle in [&one, &other, &pods] {
+        handle.wait_synced().await.unwrap();
+    }
+    let has_series = |resource: &str| {
+        let label = format!("resource=\"{resource}\"");
+        crate::telemetry::encode_text(&registry).lines().any(|line| line.contains(&label))
+    };
+    one.release().await;
+    assert!(has_series("foos"), "the other informer counts there");
+    other.release().await;
+    assert!(!has_series("foos"));
+    pods.release().await;
+    assert!(has_series("pods"), "counters of a built-in kind go on when its informer starts again");
+}
+
+#[tokio::test(start_paused = true)]
 async fn bytes_that_are_no_event_break_the_stream_not_the_informer() {
     let garbage = Bytes::from_static(b"\0\0\0\x03\xff\xff\xff");
     let (_feed, live) = mpsc::channel(1);

@@ -47,6 +47,8 @@ pub struct Plan<N = ()> {
     /// The key is not retried for a failure: it is logged, and `requeue_after` holds. In the plan that records a failure that one
     /// is meant, once this plan's own steps have succeeded; in any other plan a failure of its own steps.
     pub end: bool,
+    /// The object of the key is gone: a delay that it has asked for ends. Without this the key would stay for as long as that.
+    pub is_gone: bool,
     /// The plan is one part of a longer piece of work, the note remembers how far that has come, and the next part is due after
     /// `requeue_after`. Without this, a plan whose writes change nothing is not followed by another one at once.
     pub has_more: bool,
@@ -98,6 +100,7 @@ impl Default for Plan {
             retry: None,
             quiet: false,
             end: false,
+            is_gone: false,
             has_more: false,
             note: (),
         }
@@ -117,10 +120,23 @@ impl Plan {
             retry,
             quiet,
             end,
+            is_gone,
             has_more,
             note: (),
         } = self;
-        Plan { steps, requeue_after, recheck_after, look_again, cooldown, retry, quiet, end, has_more, note }
+        Plan {
+            steps,
+            requeue_after,
+            recheck_after,
+            look_again,
+            cooldown,
+            retry,
+            quiet,
+            end,
+            is_gone,
+            has_more,
+            note,
+        }
     }
 }
 
@@ -136,6 +152,7 @@ impl<N> Plan<N> {
             retry,
             quiet,
             end,
+            is_gone,
             has_more,
             note,
         } = self;
@@ -148,6 +165,7 @@ impl<N> Plan<N> {
             retry,
             quiet,
             end,
+            is_gone,
             has_more,
             note: (),
         };

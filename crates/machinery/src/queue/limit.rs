@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::bounds::memory_size;
 use crate::model::backoff::ExponentialBackoff;
 use crate::model::bucket::{BucketLevel, TokenBucket};
 use crate::random::HashMap;
@@ -81,14 +82,14 @@ const KEEP_SHARES: usize = 64;
 
 impl Shares {
     pub(super) fn new(config: BucketConfig) -> Self {
-        Self { config, buckets: HashMap::default(), sweep_at: KEEP_SHARES }
+        Self { config, buckets: HashMap::default(), sweep_at: memory_size(KEEP_SHARES) }
     }
 
     /// Takes a token for a part, and returns how long to wait for it.
     pub(super) fn reserve(&mut self, part: u64, shared: &mut Bucket, now: Instant) -> Duration {
         if self.buckets.len() >= self.sweep_at {
             self.buckets.retain(|_, bucket| !bucket.is_full(now));
-            self.sweep_at = self.buckets.len() * 2 + KEEP_SHARES;
+            self.sweep_at = self.buckets.len() * 2 + memory_size(KEEP_SHARES);
         }
         let own = self.buckets.entry(part).or_insert_with(|| Bucket::new(self.config));
         let delay = own.reserve(now);

@@ -127,6 +127,13 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         }
     }
 
+    /// Adds the key of an object that was deleted, if the key is in flight or has a delay of more than a minute, so that a reconcile ends
+    /// the delay ([`drop_delay`](Self::drop_delay)).
+    pub fn add_gone(&self, key: K) {
+        let woken = self.shared.state.lock().add_gone(key, Instant::now());
+        self.shared.wake(woken);
+    }
+
     /// Adds a key that is to be worked on before all others that wait. For people who ask, not for loops: it takes time in
     /// proportion to the number of waiting keys.
     pub fn add_first(&self, key: &K) {
@@ -216,6 +223,12 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     /// Forgets the key's failures: its next one earns the shortest delay. Does not take it off the queue.
     pub fn forget(&self, key: &K) {
         self.shared.state.lock().forget(key);
+    }
+
+    /// Ends a delay of more than a minute of a key in flight at which there is nothing, unless something has asked for the delay since the
+    /// key was handed out.
+    pub fn drop_delay(&self, key: &K) {
+        self.shared.state.lock().drop_delay(key, Instant::now());
     }
 
     /// Counts that nothing came of the work on a key that is in flight and is to be worked on again after `wanted`. Returns how

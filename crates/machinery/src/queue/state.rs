@@ -4,6 +4,8 @@
 //! waiting keys and the heap of delayed ones hold slot numbers, so that a key is stored once. Transitions return how
 //! many keys became ready: as many waiters are to be woken.
 
+mod reports;
+
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
 use std::hash::{BuildHasher, Hash};
@@ -14,7 +16,7 @@ use tokio::time::Instant;
 
 use super::limit::{Bucket, QueueConfig, Shares};
 use super::metrics::Meters;
-use super::snapshot::{QueueSnapshot, QueueSummary, QueuedKey};
+use crate::bounds::memory_size;
 use crate::random::HashSeed;
 
 /// Storage for fewer slots than this is kept when the queue is empty.
@@ -72,6 +74,8 @@ struct Slot<K> {
     taken_at: Option<Instant>,
     /// The valid heap entry of its delay.
     due: Option<Due>,
+    /// Whether nothing has asked for this delay since the key was taken last.
+    is_due_old: bool,
     /// The valid heap entry of its cooldown: until then it is not handed out, whatever adds it.
     cooldown: Option<Due>,
     failures: u32,
@@ -207,6 +211,15 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.add_when(key, (delay, delay > SHORT), now)
     }
 
+    /// Adds the key of an object that was deleted, if the key is in flight or has a delay of over a minute: a reconcile that finds nothing
+    /// ends the delay.
+    pub(super) fn add_gone(&mut self, key: K, now: Instant) -> usize {
+        let held = self.find(self.hasher.hash_one(&key), &key).and_then(|id| self.slot(id));
+        let is_long = |due: Due| due.at.saturating_duration_since(now) > SHORT;
+        let lasts = held.is_some_and(|slot| slot.taken_at.is_some() || slot.due.is_some_and(is_long));
+        if lasts { self.add(key, || now) } else { 0 }
+    }
+
     fn add_when(&mut self, key: K, (delay, by_wall_clock): (Duration, bool), now: Instant) -> usize {
         if self.phase != Phase::Open {
             return 0;
@@ -221,6 +234,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         let at = now.checked_add(delay).unwrap_or_else(|| now + FOREVER);
         let due = Due { by_wall_clock, ..self.due(id, at) };
         let Some(slot) = self.slot_mut(id) else { return woken };
+        slot.is_due_old = false;
         match slot.due {
             Some(held) if held.at <= at => return woken,
             Some(_) => slot.due = Some(due),
@@ -334,6 +348,18 @@ impl<K: Clone + Eq + Hash> State<K> {
         }
     }
 
+    /// Ends a delay of over a minute of a key in flight at which there is nothing, unless something has asked for the delay since the key
+    /// was taken. Otherwise the key of a deleted object stays for as long as the object wanted: a Job may ask for 68 years.
+    pub(super) fn drop_delay(&mut self, key: &K, now: Instant) {
+        let Some(id) = self.find(self.hasher.hash_one(key), key) else { return };
+        let Some(slot) = self.slot_mut(id).filter(|slot| slot.is_due_old) else { return };
+        if slot.due.take_if(|due| due.at.saturating_duration_since(now) > SHORT).is_some() {
+            self.delayed_keys -= 1;
+            self.sweep_stale();
+            self.release(id);
+        }
+    }
+
     /// Counts that nothing came of the work on a key that is in flight and is to be worked on again after `wanted`. Returns how
     /// long it has to wait.
     pub(super) fn hold_off(&mut self, key: &K, wanted: Duration) -> Duration {
@@ -412,6 +438,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         let slot = self.slots.get_mut(id as usize)?.as_mut()?;
         let since = slot.dirty_since.take().unwrap_or(now);
         slot.taken_at = Some(now);
+        slot.is_due_old = slot.due.is_some();
         let changed_at = slot.changed_at.take();
         let waited = now.saturating_duration_since(since);
         let taken = Taken { key: slot.key.clone(), slot: id, waited, changed_at };
@@ -496,76 +523,6 @@ impl<K: Clone + Eq + Hash> State<K> {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.ready.len()
-    }
-
-    /// Keys that wait, counting those that are in flight as well.
-    pub(super) fn dirty(&self) -> usize {
-        self.dirty
-    }
-
-    /// Whether nothing waits and nothing is in flight.
-    pub(super) fn is_drained(&self) -> bool {
-        self.ready.is_empty() && self.in_flight.is_empty()
-    }
-
-    pub(super) fn in_flight_times(&self, now: Instant) -> impl Iterator<Item = Duration> {
-        self.in_flight
-            .iter()
-            .filter_map(|&id| self.slot(id)?.taken_at)
-            .map(move |at| now.saturating_duration_since(at))
-    }
-
-    pub(super) fn summary(&self, now: Instant) -> QueueSummary {
-        let slots = self.slots.iter().flatten();
-        QueueSummary {
-            depth: self.dirty,
-            in_flight: self.in_flight.len(),
-            delayed: self.delayed_keys,
-            oldest_age: slots
-                .filter_map(|slot| slot.dirty_since)
-                .min()
-                .map(|since| now.saturating_duration_since(since)),
-            longest_running: self.in_flight_times(now).max(),
-        }
-    }
-
-    pub(super) fn snapshot(&self, name: &str, limit: usize, now: Instant) -> QueueSnapshot<K> {
-        let since = |slot: &Option<Slot<K>>| slot.as_ref()?.dirty_since;
-        let slots = self.slots.iter().enumerate();
-        let mut ages: Vec<(Instant, u32)> =
-            slots.filter_map(|(id, slot)| Some((since(slot)?, id as u32))).collect();
-        let limit = limit.min(ages.len());
-        if limit < ages.len() {
-            ages.select_nth_unstable(limit);
-        }
-        // Told even when no key is asked for.
-        let oldest_age = ages.iter().map(|&(since, _)| now.saturating_duration_since(since)).max();
-        ages.truncate(limit);
-        ages.sort_unstable();
-        let row = |id: u32, since: Instant| {
-            self.slot(id).map(|slot| QueuedKey {
-                key: slot.key.clone(),
-                age: now.saturating_duration_since(since),
-                retries: slot.failures,
-            })
-        };
-        let mut running: Vec<_> =
-            self.in_flight.iter().filter_map(|&id| row(id, self.slot(id)?.taken_at?)).collect();
-        running.sort_by_key(|row| Reverse(row.age));
-        QueueSnapshot {
-            name: name.into(),
-            depth: self.dirty,
-            in_flight: self.in_flight.len(),
-            delayed: self.delayed_keys,
-            oldest_age,
-            oldest: ages.into_iter().filter_map(|(since, id)| row(id, since)).collect(),
-            running,
-            shutting_down: self.phase != Phase::Open,
-        }
-    }
-
     /// Lets a key wait, unless it does. Whether it became ready.
     fn mark(&mut self, id: u32, since: Instant) -> bool {
         let Some(slot) = self.slot_mut(id).filter(|slot| slot.dirty_since.is_none()) else { return false };
@@ -598,12 +555,17 @@ impl<K: Clone + Eq + Hash> State<K> {
         Due { at, sequence: self.sequence, slot, by_wall_clock: false }
     }
 
-    /// Puts an entry into the heap that its slot names, and sweeps out the stale ones when these are too many.
     fn delay(&mut self, due: Due) {
         self.delayed.push(Reverse(due));
-        if self.delayed.len() > 2 * (self.delayed_keys + self.cooling) + KEEP_STALE {
+        self.sweep_stale();
+    }
+
+    /// Removes the stale entries of the heap when there are too many.
+    fn sweep_stale(&mut self) {
+        if self.delayed.len() > 2 * (self.delayed_keys + self.cooling) + memory_size(KEEP_STALE) {
             let mut heap = std::mem::take(&mut self.delayed);
             heap.retain(|Reverse(due)| self.is_current(due));
+            heap.shrink_to(2 * heap.len());
             self.delayed = heap;
         }
     }
@@ -623,6 +585,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             dirty_since: None,
             taken_at: None,
             due: None,
+            is_due_old: false,
             cooldown: None,
             failures: 0,
             refusals: 0,

@@ -1,5 +1,6 @@
 //! Tables of the queue's semantics; [`model`] compares it with a naive one, [`stress`] runs it on threads.
 
+mod delays;
 mod model;
 mod retries;
 mod stress;

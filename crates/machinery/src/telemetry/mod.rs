@@ -35,7 +35,7 @@ pub use process::ProcessMetrics;
 pub use profiles::{ProfileError, Profiler};
 pub use registry::{Declared, Registry};
 pub use runtime::RuntimeMetrics;
-pub use series::{BoundedSeries, MOST_SERIES};
+pub use series::{BoundedSeries, MOST_SERIES, Sum};
 pub use serving::ServeMetrics;
 pub use slis::{CheckStatus, SliMetrics};
 pub use text::{TEXT_CONTENT_TYPE, encode_text};

@@ -47,6 +47,15 @@ struct Shard<T> {
     sweep_at: usize,
 }
 
+impl<T: Counted> Shard<T> {
+    /// Drops entries that nobody uses.
+    fn sweep(&mut self, rehash: impl Fn(&T) -> u64) {
+        self.table.retain(|held| held.is_used());
+        self.sweep_at = (self.table.len() * 2).max(SWEEP_FLOOR / SHARDS);
+        self.table.shrink_to_fit(rehash);
+    }
+}
+
 struct Pool<T> {
     hasher: HashSeed,
     shards: [Mutex<Shard<T>>; SHARDS],
@@ -74,12 +83,18 @@ impl<T: Counted> Pool<T> {
             return found.clone();
         }
         if shard.table.len() >= shard.sweep_at {
-            shard.table.retain(|held| held.is_used());
-            shard.sweep_at = (shard.table.len() * 2).max(SWEEP_FLOOR / SHARDS);
-            shard.table.shrink_to_fit(|held| rehash(held));
+            shard.sweep(&rehash);
         }
         shard.table.insert_unique(hash, value.clone(), |held| rehash(held));
         value
+    }
+
+    /// Drops entries that nobody uses from all shards.
+    #[cfg(any(test, feature = "testing"))]
+    fn sweep(&self, rehash: impl Fn(&T) -> u64) {
+        for shard in &self.shards {
+            shard.lock().sweep(&rehash);
+        }
     }
 
     fn len(&self) -> usize {
@@ -149,6 +164,14 @@ impl<T: Hash + Eq> Default for Interner<T> {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// Drops all strings and maps that nobody uses. A test calls it before it measures memory; otherwise insertions do it.
+#[cfg(any(test, feature = "testing"))]
+pub fn sweep_interned() {
+    let hasher = PAIRS.hasher;
+    PAIRS.sweep(|held| hash_pairs(hasher, held.iter().map(|(key, value)| (&**key, &**value))));
+    TEXTS.sweep(|held| TEXTS.hasher.hash_one(held.as_str()));
 }
 
 /// How much the pools hold.

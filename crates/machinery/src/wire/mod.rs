@@ -33,6 +33,8 @@ pub use envelope::{
     wrap_envelope,
 };
 pub use few::{Few, Present};
+#[cfg(any(test, feature = "testing"))]
+pub use intern::sweep_interned;
 pub use intern::{InternStats, Interner, intern_stats};
 pub use labels::Labels;
 pub use path::{FieldRow, MessageRow, Path};

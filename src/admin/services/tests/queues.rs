@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tonic::Code;
 
+use super::super::snapshots::QueueDetails;
 use super::fake::OTHER;
 use super::*;
 use crate::admin::manager::MutationKind;
@@ -59,6 +60,18 @@ async fn queues_are_listed_and_looked_into() {
     assert_eq!(fact(client.get_queue(unknown()).await, "closest"), "deployment");
     bench.manager.lose(OTHER);
     assert_eq!(why(client.get_queue(unknown()).await), (Code::FailedPrecondition, "NOT_LEADER".into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn details_of_a_queue_are_dropped_although_nobody_asks_again() {
+    let bench = Bench::new().await;
+    let details = QueueDetails::new(Arc::clone(&bench.manager) as _);
+    for _ in 0..3 {
+        let detail = Arc::downgrade(&details.read("deployment").unwrap());
+        assert!(detail.upgrade().is_some(), "it is shared for a tenth of a second");
+        tokio::time::sleep(Duration::from_millis(101)).await;
+        assert!(detail.upgrade().is_none());
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,6 +12,7 @@
 mod absence;
 mod dot;
 mod facts;
+mod hidden;
 mod node;
 mod unseen;
 
@@ -22,12 +23,13 @@ pub use facts::{HeldDependent, NodeFacts, ObjectFacts, ObjectIdentity};
 pub use node::{Coordinates, State};
 pub use unseen::Blocker;
 
-use self::absence::{Absence, AbsentApi};
+use self::absence::Absence;
+use self::hidden::Unseen;
 use self::node::{Dependent, Edge, Node, NodeId, Nodes};
 use super::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Uid};
 use coxswain_machinery::api::Kind;
 use coxswain_machinery::api::meta::{ObjectMeta, OwnerReference};
-use coxswain_machinery::random::{HashMap, HashSet};
+use coxswain_machinery::random::HashSet;
 use coxswain_machinery::wire::Str;
 
 /// What a change makes worth looking at. UIDs may be there more than once.
@@ -64,12 +66,7 @@ pub struct GraphStats {
 pub struct Graph {
     nodes: Nodes,
     absence: Absence,
-    /// How many nodes are unseen.
-    unseen: usize,
-    /// Resources of unseen objects that nobody serves, by group and name.
-    not_served: HashMap<(&'static str, &'static str), AbsentApi>,
-    /// Resources of unseen objects, and since when discovery has lacked each without a break.
-    hidden: HashMap<(&'static str, &'static str), (&'static Kind, Option<AbsentApi>)>,
+    unseen: Unseen,
 }
 
 impl State {
@@ -125,15 +122,15 @@ impl Graph {
         }
         let was_unseen = std::mem::take(&mut node.is_unseen);
         node.version = version;
-        node.row = Some(kind);
+        let row = node.row.replace(kind);
         let before = std::mem::replace(&mut node.state, State::of(meta));
         if appeared {
             node.namespace = meta.namespace.clone();
             node.name = meta.name.clone();
         }
-        self.unseen -= usize::from(was_unseen);
         if was_unseen {
-            self.not_served.remove(&(kind.group, kind.resource));
+            self.unseen.remove(id, row);
+            self.unseen.found(kind);
         }
         if another {
             self.recount(id);
@@ -163,7 +160,9 @@ impl Graph {
         self.tell_owners(&lost, affected);
         self.drop_unreferenced(&lost);
         let Some(node) = self.nodes.get_mut(id) else { return };
-        self.unseen -= usize::from(std::mem::take(&mut node.is_unseen));
+        if std::mem::take(&mut node.is_unseen) {
+            self.unseen.remove(id, node.row);
+        }
         if node.dependents().is_empty() {
             self.nodes.remove(id);
             return;

@@ -32,7 +32,7 @@ const EVICTOR: Evictor = Evictor {
 const LONGEST_WAIT: Duration = Duration::from_hours(1);
 
 pub(super) fn plan(view: &View, now: Timestamp) -> Plan<Note> {
-    let mut plan = Plan::default();
+    let mut plan = Plan { is_gone: view.pod.is_none(), ..Plan::default() };
     let Some(pod) = &view.pod else { return plan.with_note(Note::default()) };
     let waits = |is_due| Note { next: Some(Entry { uid: pod.metadata.uid.clone(), is_due }), eviction: None };
     let note = match (&view.verdict, &view.live) {

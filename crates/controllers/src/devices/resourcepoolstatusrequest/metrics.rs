@@ -29,10 +29,12 @@ impl Metrics {
                 "resourcepoolstatusrequest_controller_requests_processed_total",
                 "Requests of which an answer was sent, whether that failed or not, by driver.",
                 &labels,
+                &labels,
             )?,
             failed: metrics.bounded_counters(
                 "resourcepoolstatusrequest_controller_request_processing_errors_total",
                 "Requests of which the answer could not be written, by driver.",
+                &labels,
                 &labels,
             )?,
             took: metrics.bounded_histograms(

@@ -85,7 +85,7 @@ impl View {
 }
 
 pub(super) fn plan(view: &View, now: Timestamp) -> Plan<Note> {
-    let mut plan = Plan::default();
+    let mut plan = Plan { is_gone: view.pod.is_none(), ..Plan::default() };
     let decision = view.decision();
     if view.has_failed {
         // That it goes was told. What is remembered of another pod was dealt with before.

@@ -67,6 +67,7 @@ impl Metrics {
                 "volume_operation_errors_total",
                 "Attempts to provision or delete a volume that failed.",
                 &OPERATION,
+                &["plugin_name"],
             )?,
             defaulted: metrics.counter(
                 "retroactive_storageclass_total",

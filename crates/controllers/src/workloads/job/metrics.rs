@@ -102,6 +102,7 @@ impl Metrics {
                 "job_controller_jobs_by_external_controller_total",
                 "Jobs seen that another controller runs.",
                 &["controller_name"],
+                &["controller_name"],
             )?,
             begun: Mutex::default(),
         })

@@ -30,11 +30,13 @@ impl Metrics {
                 "pod_gc_collector_force_delete_pods_total",
                 "Pods that were deleted by force, whether that failed or not, by why.",
                 &labels,
+                &["namespace"],
             )?,
             failed: metrics.bounded_counters(
                 "pod_gc_collector_force_delete_pod_errors_total",
                 "Pods of which the status could not be written or the delete failed, also because they were gone.",
                 &labels,
+                &["namespace"],
             )?,
             under_way: Arc::default(),
         })

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use parking_lot::Mutex;
 
 use super::Note;
+use coxswain_machinery::bounds::memory_size;
 use coxswain_machinery::framework::Memory;
 use coxswain_machinery::model::Key;
 use coxswain_machinery::random::HashSet;
@@ -47,7 +48,7 @@ impl Remembered {
         if answers.held.insert(same.clone()) {
             answers.order.push_back(same);
         }
-        if answers.order.len() > MOST
+        if answers.order.len() > memory_size(MOST)
             && let Some(oldest) = answers.order.pop_front()
         {
             answers.held.remove(&oldest);

@@ -161,13 +161,13 @@ fn what_is_remembered_is_bounded() {
             ..ShapedSpec::default()
         },
     };
-    for name in 0..2 * REMEMBERED.get() {
+    for name in 0..2 * REMEMBERED {
         assert_eq!(cached(&pod(&name.to_string())).pod_group, name.to_string());
     }
     let huge = "x".repeat(MEMORABLE);
     assert_eq!(cached(&pod(&huge)).pod_group, huge);
     let memory = MEMORY.lock();
-    assert!(memory.known.len() <= REMEMBERED.get());
+    assert!(memory.known.len() <= REMEMBERED);
     assert!(memory.known.iter().all(|(read, _)| read.len() <= MEMORABLE));
 }
 

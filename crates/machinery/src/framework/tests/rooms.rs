@@ -231,6 +231,26 @@ async fn planned_requeue_comes_earlier_when_the_wall_clock_is_set_forward() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn planned_requeue_ends_with_the_object() {
+    let years = Duration::from_hours(24 * 365 * 68);
+    let delayed = Plan { requeue_after: Some(years), ..Plan::default() };
+    // After these there are no more plans, as for a deleted object of which the controller remembers nothing.
+    let remembered = vec![delayed.clone(), Plan { is_gone: true, ..Plan::default() }];
+    let present = vec![delayed.clone(), Plan::default()];
+    for (plans, ends) in [(vec![delayed], true), (remembered, true), (present, false)] {
+        let bench = Bench::new();
+        let queue = Arc::clone(&bench.worker.queue);
+        *bench.script.plans.lock() = plans.into();
+        for held in [1, usize::from(!ends)] {
+            queue.add(key());
+            let item = queue.get().await.unwrap();
+            bench.worker.process(item).await;
+            assert_eq!(queue.snapshot(0).delayed, held);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn backoff_is_as_it_is_set() {
     let second = Duration::from_secs(1);
     let backoff =

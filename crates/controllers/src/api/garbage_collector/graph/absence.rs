@@ -13,16 +13,17 @@ use lru::LruCache;
 
 use super::super::Uid;
 use super::node::{Coordinates, Edge, Node};
+use coxswain_machinery::bounds::memory_size;
 use coxswain_machinery::model::clock::Stopwatch;
 use coxswain_machinery::random::HashSeed;
 use coxswain_machinery::wire::Str;
 
 /// How many absent owners are remembered.
-const REMEMBERED: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1023);
+const REMEMBERED: usize = 1024;
 
 /// Minimum time without any API server that serves a resource before its objects count as deleted. A reinstalled API or an API server
 /// that restarts with other flags is absent for less.
-const FOR_GOOD: Duration = Duration::from_mins(10);
+pub(super) const FOR_GOOD: Duration = Duration::from_mins(10);
 /// Longest time between two reads of which both count. Owners look for their dependents every 30 seconds, so in a longer time without
 /// a read the API may have come and gone.
 const LONGEST_BREAK: Duration = Duration::from_mins(2);
@@ -76,7 +77,8 @@ pub(super) struct Absence(LruCache<Place, (), HashSeed>);
 
 impl Default for Absence {
     fn default() -> Self {
-        Self(LruCache::with_hasher(REMEMBERED, HashSeed::default()))
+        let size = NonZeroUsize::MIN.saturating_add(memory_size(REMEMBERED) - 1);
+        Self(LruCache::with_hasher(size, HashSeed::default()))
     }
 }
 

@@ -4,9 +4,14 @@
 //! that waits for it goes on waiting. It ends when a watch shows it again or shows all objects of its resource without it, and
 //! when a live read does not find it. Objects of a resource that never returns are removed, unless other objects depend on them.
 
+use std::collections::BTreeSet;
+
 use super::absence::AbsentApi;
 use super::facts::identity;
-use super::node::{Node, NodeId, State};
+#[cfg(test)]
+use super::hidden::Resource;
+use super::hidden::resource_of;
+use super::node::{Edge, Node, NodeId, State};
 use super::{AffectedObjects, Graph, ObjectIdentity, Removal};
 use crate::api::garbage_collector::Uid;
 use coxswain_machinery::api::Kind;
@@ -33,23 +38,19 @@ impl Graph {
     pub fn forget_kind(&mut self, kind: &'static Kind, affected: &mut AffectedObjects) {
         let of_kind = self.nodes.iter().filter(|(_, node)| node.kind() == Some(kind));
         let all: Vec<(NodeId, bool)> = of_kind.map(|(id, node)| (id, node.owners.is_empty())).collect();
-        if all.iter().any(|(_, is_free)| !is_free) {
-            self.hidden.insert((kind.group, kind.resource), (kind, None));
-        }
         for (id, is_free) in all {
             if is_free {
                 self.take_out(id, Removal::Missed, affected);
             } else {
-                self.hide(id, affected);
+                self.hide(id, kind, affected);
             }
         }
     }
 
     /// All objects of `kind` that there are have been observed: unseen ones of its resource are gone.
     pub fn shown(&mut self, kind: &'static Kind, affected: &mut AffectedObjects) {
-        self.not_served.remove(&(kind.group, kind.resource));
-        self.hidden.remove(&(kind.group, kind.resource));
-        for id in self.unseen_of(kind) {
+        self.unseen.found(kind);
+        for id in self.unseen.of(kind) {
             self.take_out(id, Removal::Missed, affected);
         }
     }
@@ -59,22 +60,23 @@ impl Graph {
         let Some(id) = self.nodes.find(uid) else { return };
         let node = self.nodes.get(id).filter(|node| node.is_unseen);
         let Some(kind) = node.and_then(|node| node.row) else { return };
-        let resource = (kind.group, kind.resource);
         if matches!(found, Blocker::There(_) | Blocker::Gone | Blocker::Unreadable(_)) {
-            self.not_served.remove(&resource);
+            self.unseen.found(kind);
         }
         let (removal, gone) = match found {
             Blocker::There(references) => return self.relink(id, references, false, affected),
             Blocker::Unreadable(_) | Blocker::Unknown(_) => return,
             Blocker::Gone => (Removal::Deleted, vec![id]),
             Blocker::NotServed => {
-                let absent = self.not_served.entry(resource).or_insert_with(AbsentApi::start);
+                let absent = self.unseen.not_served.entry(resource_of(kind)).or_insert_with(AbsentApi::start);
                 if !absent.is_for_good() {
                     return;
                 }
                 // All of them: a read for each would take 40 minutes for 100,000 objects.
-                self.not_served.remove(&resource);
-                (Removal::Missed, self.unseen_of(kind))
+                self.unseen.found(kind);
+                let mut all = self.unseen.of(kind);
+                all.retain(|id| !self.nodes.get(*id).is_some_and(|node| self.is_orphaned(node)));
+                (Removal::Missed, all)
             }
         };
         for id in gone {
@@ -85,68 +87,88 @@ impl Graph {
     }
 
     /// Removes unseen objects of resources that no API server has served for ten minutes, so that resources that come and go under ever
-    /// new names leave nothing behind. `served` is discovery's answer for a resource; an error is no answer. Objects that others refer to
-    /// stay, and so do objects that an owner waits for: [`Graph::looked_for`] decides about the latter.
+    /// new names leave nothing behind. `served` is discovery's answer for a resource; an error is no answer.
+    ///
+    /// Objects to which a remaining object refers stay. Objects for which an owner waits stay too: [`Graph::looked_for`] decides about those
+    /// that a foreground deletion waits for, and an orphaning owner waits until the API returns.
+    /// References among the removed objects keep none of them, be they in a circle or to the object itself.
     pub fn sweep_unseen(
         &mut self,
         served: impl Fn(&'static Kind) -> Result<Option<&'static Kind>, String>,
         affected: &mut AffectedObjects,
     ) {
-        let mut gone: Vec<&'static Kind> = Vec::new();
-        for (kind, absent) in self.hidden.values_mut() {
-            if served(kind) != Ok(None) {
-                *absent = None;
-            } else if absent.get_or_insert_with(AbsentApi::start).is_for_good() {
-                *absent = None;
-                gone.push(*kind);
-            }
-        }
-        for kind in gone {
-            self.remove_hidden(kind, affected);
-        }
-    }
-
-    /// Removes the unseen objects of a resource that nothing refers to, then those that only these referred to.
-    fn remove_hidden(&mut self, kind: &'static Kind, affected: &mut AffectedObjects) {
-        let mut left = self.unseen_of(kind);
-        while let Some(id) = left.pop() {
-            let is_free = |node: &Node| {
-                is_unseen_of(node, kind) && node.dependents().is_empty() && !self.is_waited_for(node)
-            };
-            let Some(node) = self.nodes.get(id).filter(|node| is_free(node)) else { continue };
-            left.extend(node.owners.iter().map(|edge| edge.owner));
+        let candidates = self.unseen.of_gone(served);
+        let removed = self.unreferenced(candidates);
+        let lost: Vec<Edge> = removed.iter().flat_map(|id| self.unlink(*id)).collect();
+        for id in removed {
             self.take_out(id, Removal::Missed, affected);
         }
-        if self.unseen_of(kind).is_empty() {
-            self.hidden.remove(&(kind.group, kind.resource));
-            self.not_served.remove(&(kind.group, kind.resource));
-        }
+        self.drop_unreferenced(&lost);
     }
 
-    /// Whether the foreground deletion of an owner waits for this dependent.
+    /// Returns the largest part of these nodes for which no owner waits and to which no other node refers.
+    fn unreferenced(&self, mut nodes: BTreeSet<NodeId>) -> BTreeSet<NodeId> {
+        let mut staying: Vec<NodeId> =
+            nodes.iter().copied().filter(|id| self.is_needed(*id, &nodes)).collect();
+        // Each node is removed once, so this takes the time of the edges of all nodes.
+        while let Some(id) = staying.pop() {
+            if nodes.remove(&id) {
+                // The owners of a node that stays have a dependent that stays.
+                let edges = self.nodes.get(id).into_iter().flat_map(|node| &node.owners);
+                staying.extend(edges.map(|edge| edge.owner));
+            }
+        }
+        nodes
+    }
+
+    /// Whether an owner waits for this node or another node than `among` refers to it.
+    fn is_needed(&self, id: NodeId, among: &BTreeSet<NodeId>) -> bool {
+        self.nodes.get(id).is_some_and(|node| {
+            self.is_waited_for(node) || node.dependents().iter().any(|held| !among.contains(&held.node))
+        })
+    }
+
+    /// Whether the unseen nodes are those in the index.
+    #[cfg(test)]
+    pub(in super::super) fn index_of_unseen_is_exact(&self) -> bool {
+        let listed = |id: NodeId, node: &Node| {
+            let held = node.row.and_then(|kind| self.unseen.hidden.get(&resource_of(kind)));
+            held.is_some_and(|held| held.nodes.contains(&id))
+        };
+        let count: usize = self.unseen.hidden.values().map(|held| held.nodes.len()).sum();
+        let unseen: Vec<_> = self.nodes.iter().filter(|(_, node)| node.is_unseen).collect();
+        let has_hidden = |resource: &Resource| self.unseen.hidden.contains_key(resource);
+        unseen.len() == count
+            && unseen.into_iter().all(|(id, node)| listed(id, node))
+            && self.unseen.not_served.keys().all(has_hidden)
+    }
+
+    /// Whether an owner that is being deleted waits for this dependent: in the foreground for its deletion, with `orphan` for the removal of
+    /// the reference. An orphaning owner waits for all its dependents: if one were forgotten and its API returned after the owner is gone,
+    /// the dependent would be deleted.
     fn is_waited_for(&self, node: &Node) -> bool {
-        let mut owners =
-            node.owners.iter().filter(|edge| edge.counts).filter_map(|edge| self.nodes.get(edge.owner));
-        owners.any(|owner| owner.state.foreground_deleting)
+        self.is_orphaned(node)
+            || node.owners.iter().any(|edge| edge.counts && self.state_of(edge.owner).foreground_deleting)
     }
 
-    /// Returns the unseen objects of the resource of `kind`, whatever their version.
-    fn unseen_of(&self, kind: &'static Kind) -> Vec<NodeId> {
-        if self.unseen == 0 {
-            return Vec::new();
-        }
-        self.nodes.iter().filter(|(_, node)| is_unseen_of(node, kind)).map(|(id, _)| id).collect()
+    /// Whether the deletion of an owner with `orphan` waits for this dependent.
+    fn is_orphaned(&self, node: &Node) -> bool {
+        node.owners.iter().any(|edge| self.state_of(edge.owner).orphan_deleting)
+    }
+
+    fn state_of(&self, id: NodeId) -> State {
+        self.nodes.get(id).map(|node| node.state).unwrap_or_default()
     }
 
     /// The watch of an object has ended. As an owner it has to be looked for, as a dependent it stays what it was.
-    fn hide(&mut self, id: NodeId, affected: &mut AffectedObjects) {
+    fn hide(&mut self, id: NodeId, kind: &'static Kind, affected: &mut AffectedObjects) {
         let place = self.place_of(id);
         let Some(node) = self.nodes.get_mut(id) else { return };
         node.is_unseen = true;
         node.version = 0;
         node.state = State::default();
         let owns = !node.dependents().is_empty();
-        self.unseen += 1;
+        self.unseen.add(id, kind);
         self.recount(id);
         if self.absence.knows(&place) {
             self.tell_dependents(id, affected, |_, _| true);
@@ -166,7 +188,7 @@ impl Graph {
 
     /// A dependent that blocks the deletion of this UID's object and that no watch shows any longer.
     pub fn unseen_blocker(&self, uid: &Uid) -> Option<ObjectIdentity> {
-        if self.unseen == 0 {
+        if self.unseen.is_empty() {
             return None;
         }
         let owner = self.nodes.find(uid).and_then(|id| self.nodes.get(id))?;
@@ -175,9 +197,4 @@ impl Graph {
             node.owners.get(held.edge as usize).filter(|edge| edge.counts).and_then(|_| identity(node))
         })
     }
-}
-
-/// Whether a node is an unseen object of this kind's resource, in whatever version.
-fn is_unseen_of(node: &Node, kind: &'static Kind) -> bool {
-    node.is_unseen && node.row.is_some_and(|row| row.group == kind.group && row.resource == kind.resource)
 }

@@ -178,6 +178,7 @@ proptest! {
         let mut world = World::default();
         for (serial, event) in life.iter().enumerate() {
             happen(&mut world, event, serial);
+            prop_assert!(world.graph.index_of_unseen_is_exact());
         }
         // What was forgotten is watched again.
         relist(&mut world);
@@ -203,6 +204,7 @@ proptest! {
         for kind in SERVED {
             fresh.graph.forget_kind(kind, &mut AffectedObjects::default());
         }
+        prop_assert!(fresh.graph.index_of_unseen_is_exact());
         for kind in SERVED {
             fresh.graph.shown(kind, &mut AffectedObjects::default());
         }

@@ -3,6 +3,9 @@
 
 use std::time::Duration;
 
+use proptest::prelude::*;
+use proptest::sample::Index;
+
 use super::super::graph::{AffectedObjects, Blocker, Graph};
 use super::super::plan::plan;
 use super::super::view::{Attempt, Kinds, Subject, View, observe};
@@ -16,6 +19,9 @@ use coxswain_machinery::wire::Str;
 
 /// Another version of [`GADGET`].
 static GADGET_V2: Kind = Kind { version: "v2", ..row("ex.io", "Gadget", "gadgets", true) };
+
+/// A kind of another resource.
+static WIDGET: Kind = row("ex.io", "Widget", "widgets", true);
 
 /// What discovery says of gadgets.
 #[derive(Clone, Copy)]
@@ -322,4 +328,203 @@ async fn an_object_that_others_depend_on_or_wait_for_is_not_forgotten() {
     }
     assert_eq!(graph.len(), 2, "the owner, and the dependent that it waits for");
     assert!(!is_released(&graph));
+}
+
+/// Minutes in which discovery lacks every resource.
+async fn without_apis(graph: &mut Graph, minutes: u64) -> Vec<String> {
+    let mut affected = Vec::new();
+    for _ in 0..=minutes {
+        affected.extend(told(|affected| graph.sweep_unseen(|_| Ok(None), affected)).0);
+        tokio::time::advance(Duration::from_mins(1)).await;
+    }
+    affected
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_in_a_circle_of_references_are_forgotten() {
+    let mut graph = Graph::new();
+    let own = object("own").owned_by(&GADGET, &object("own"));
+    let (one, other) = (
+        object("one").owned_by(&WIDGET, &object("other")),
+        object("other").owned_by(&GADGET, &object("one")),
+    );
+    let _ = told(|affected| {
+        graph.observe(&GADGET, &own, affected);
+        graph.observe(&GADGET, &one, affected);
+        graph.observe(&WIDGET, &other, affected);
+    });
+    let _ = told(|affected| graph.forget_kind(&GADGET, affected));
+    let _ = without_apis(&mut graph, 7).await;
+    let _ = told(|affected| graph.forget_kind(&WIDGET, affected));
+    assert!(without_apis(&mut graph, 4).await.is_empty());
+    assert_eq!(graph.len(), 2, "the object of another kind may be there");
+    assert!(without_apis(&mut graph, 7).await.is_empty());
+    assert!(graph.is_empty(), "{:?}", graph.stats());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_circle_with_a_living_dependent_stays() {
+    let mut graph = Graph::new();
+    let (one, other) = (
+        object("one").owned_by(&GADGET, &object("other")),
+        object("other").owned_by(&GADGET, &object("one")),
+    );
+    let _ = told(|affected| {
+        graph.observe(&GADGET, &one, affected);
+        graph.observe(&GADGET, &other, affected);
+    });
+    let living = object("living").owned_by(&GADGET, &one);
+    let _ = see(&mut graph, &[&living]);
+    let _ = told(|affected| graph.forget_kind(&GADGET, affected));
+    let _ = without_apis(&mut graph, 30).await;
+    assert_eq!(graph.len(), 3);
+    let _ = told(|affected| graph.gone(&THING, &living.at(9), affected));
+    let _ = without_apis(&mut graph, 11).await;
+    assert!(graph.is_empty(), "{:?}", graph.stats());
+}
+
+/// As in kube-controller-manager the owner waits until the API is back: otherwise the API's objects, which are to be kept, would be deleted.
+#[tokio::test(start_paused = true)]
+async fn a_dependent_of_an_orphaning_owner_is_not_forgotten() {
+    let mut graph = Graph::new();
+    let owner = object("owner");
+    let dependent = object("dependent").owned_by(&THING, &owner);
+    let _ = see(&mut graph, &[&owner]);
+    let _ = told(|affected| graph.observe(&GADGET, &dependent, affected));
+    let _ = told(|affected| graph.forget_kind(&GADGET, affected));
+    let _ = see(&mut graph, &[&owner.clone().orphaning().at(8)]);
+    let _ = without_apis(&mut graph, 30).await;
+    for _ in 0..2 {
+        let _ = told(|affected| graph.looked_for(&uid(&dependent), &Blocker::NotServed, affected));
+        for _ in 0..11 {
+            tokio::time::advance(Duration::from_mins(1)).await;
+            let _ = told(|affected| graph.looked_for(&uid(&dependent), &Blocker::NotServed, affected));
+        }
+    }
+    assert_eq!(graph.owners(&uid(&dependent)).len(), 1);
+    let _ = told(|affected| graph.gone(&THING, &owner.at(9), affected));
+    let _ = without_apis(&mut graph, 12).await;
+    assert!(graph.is_empty(), "{:?}", graph.stats());
+}
+
+#[tokio::test(start_paused = true)]
+async fn unseen_objects_are_swept_once_in_two_minutes_at_most() {
+    let mut graph = Graph::new();
+    let (first, second) =
+        (object("first").owned_by(&THING, &object("x")), object("second").owned_by(&THING, &object("y")));
+    let _ = told(|affected| {
+        graph.observe(&GADGET, &first, affected);
+        graph.observe(&WIDGET, &second, affected);
+    });
+    let sweep = |graph: &mut Graph| _ = told(|affected| graph.sweep_unseen(|_| Ok(None), affected));
+    let owned = |graph: &Graph| [&first, &second].map(|object| graph.owners(&uid(object)).len());
+    let _ = told(|affected| graph.forget_kind(&GADGET, affected));
+    sweep(&mut graph);
+    tokio::time::advance(Duration::from_secs(30)).await;
+    let _ = told(|affected| graph.forget_kind(&WIDGET, affected));
+    // The first sweep is after ten minutes. Widgets are due half a minute later, and wait for the next sweep.
+    let mut sizes = Vec::new();
+    for _ in 0..26 {
+        sweep(&mut graph);
+        sizes.push(owned(&graph));
+        tokio::time::advance(Duration::from_secs(30)).await;
+    }
+    let lasted = |size| sizes.iter().filter(|held| **held == size).count();
+    assert_eq!([lasted([1, 1]), lasted([0, 1]), lasted([0, 0])], [19, 4, 3], "{sizes:?}");
+}
+
+/// An object in [`sweep_removes_all_but_what_remaining_objects_need`].
+#[derive(Clone, Debug)]
+struct Sample {
+    /// Gadgets and widgets are gone, things are served.
+    kind: &'static Kind,
+    /// How it is being deleted, if it is a thing.
+    deletion: Deletion,
+    /// Its owners, and whether each reference blocks the owner's deletion.
+    owners: Vec<(Index, bool)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Deletion {
+    None,
+    Foreground,
+    Orphan,
+}
+
+fn samples() -> impl Strategy<Value = Vec<Sample>> {
+    let kind = prop_oneof![4 => Just(&GADGET), 4 => Just(&WIDGET), 1 => Just(&THING)];
+    let owners = prop::collection::vec((any::<Index>(), any::<bool>()), 0..3);
+    let deletion = prop_oneof![Just(Deletion::None), Just(Deletion::Foreground), Just(Deletion::Orphan)];
+    let sample =
+        (kind, deletion, owners).prop_map(|(kind, deletion, owners)| Sample { kind, deletion, owners });
+    prop::collection::vec(sample, 1..12)
+}
+
+fn metadata(samples: &[Sample]) -> Vec<ObjectMeta> {
+    let base = |(at, sample): (usize, &Sample)| {
+        let object = object(&format!("o{at}"));
+        match sample.deletion {
+            Deletion::Foreground if sample.kind == &THING => object.foreground(),
+            Deletion::Orphan if sample.kind == &THING => object.orphaning(),
+            _ => object,
+        }
+    };
+    let all: Vec<ObjectMeta> = samples.iter().enumerate().map(base).collect();
+    let refer = |(object, sample): (&ObjectMeta, &Sample)| {
+        sample.owners.iter().fold(object.clone(), |object, (owner, blocks)| {
+            let at = owner.index(all.len());
+            let refer = if *blocks { ObjectMeta::blocking } else { ObjectMeta::owned_by };
+            refer(object, samples[at].kind, &all[at])
+        })
+    };
+    all.iter().zip(samples).map(refer).collect()
+}
+
+/// For each object, whether one that remains needs it: an owner that waits for it, or a dependent.
+fn needed(samples: &[Sample]) -> Vec<bool> {
+    let is_served = |at: usize| samples[at].kind == &THING;
+    let is_waited_for = |sample: &Sample| {
+        let mut owners = sample.owners.iter().map(|(owner, blocks)| (owner.index(samples.len()), blocks));
+        owners.any(|(owner, blocks)| match samples[owner].deletion {
+            Deletion::Foreground => *blocks && is_served(owner),
+            Deletion::Orphan => is_served(owner),
+            Deletion::None => false,
+        })
+    };
+    let mut needed: Vec<bool> = samples.iter().map(is_waited_for).collect();
+    // A chain of references is no longer than the number of objects.
+    for _ in 0..samples.len() {
+        for (at, sample) in samples.iter().enumerate() {
+            if is_served(at) || needed[at] {
+                sample.owners.iter().for_each(|(owner, _)| needed[owner.index(samples.len())] = true);
+            }
+        }
+    }
+    needed
+}
+
+proptest! {
+    #[test]
+    fn sweep_removes_all_but_what_remaining_objects_need(samples in samples()) {
+        let objects = metadata(&samples);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        let (graph, affected) = runtime.unwrap().block_on(async {
+            let mut graph = Graph::new();
+            for (sample, object) in samples.iter().zip(&objects) {
+                graph.observe(sample.kind, object, &mut AffectedObjects::default());
+            }
+            for kind in [&GADGET, &WIDGET] {
+                graph.forget_kind(kind, &mut AffectedObjects::default());
+            }
+            let affected = without_apis(&mut graph, 11).await;
+            (graph, affected)
+        });
+        prop_assert!(graph.index_of_unseen_is_exact());
+        prop_assert!(affected.is_empty(), "removed objects concern nobody: {affected:?}");
+        for ((sample, object), needed) in samples.iter().zip(&objects).zip(needed(&samples)) {
+            let stays = sample.kind == &THING || needed;
+            let owners = if stays { sample.owners.len() } else { 0 };
+            prop_assert_eq!(graph.owners(&uid(object)).len(), owners, "{}", object.name);
+        }
+    }
 }
