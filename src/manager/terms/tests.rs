@@ -10,7 +10,7 @@ use http::{Request, Response};
 use http_body_util::Full;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::*;
 use crate::manager::step_down::{self, StepDown};
@@ -190,7 +190,7 @@ impl Replica {
     }
 
     async fn ended(mut self) -> Result<(), ManagerError> {
-        self.task.join_next().await.unwrap().unwrap()
+        timeout(Duration::from_hours(4), self.task.join_next()).await.expect("it ends").unwrap().unwrap()
     }
 
     fn leads_by_metrics(&self) -> bool {

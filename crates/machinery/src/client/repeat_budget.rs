@@ -136,6 +136,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn wait_that_is_not_granted_costs_no_repetition() {
+        let label = "POST /api/v1/namespaces/n/pods";
+        let take = |budget: &RepeatBudget, is_granted: bool| {
+            let (now, wait) = (Instant::now(), Duration::from_secs(1));
+            budget.take(Repetition { label, shared: None, now, wait }, || is_granted)
+        };
+        let granted = |refusals: usize| {
+            let budget = RepeatBudget::new(Some(ClientRate { per_second: 20.0, burst: 30 }));
+            assert!((0..refusals).all(|_| !take(&budget, false)));
+            (0..1_000).filter(|_| take(&budget, true)).count()
+        };
+        assert_eq!(granted(1_000), granted(0));
+        assert!((1..1_000).contains(&granted(0)), "a namespace has a limit");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn levels_that_are_full_again_and_waits_that_are_over_are_dropped() {
         let budget = RepeatBudget::new(Some(ClientRate { per_second: 20.0, burst: 30 }));
         let take = |namespace: usize| {

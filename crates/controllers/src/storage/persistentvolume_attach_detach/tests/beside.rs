@@ -3,7 +3,17 @@
 use proptest::prelude::*;
 
 use super::*;
+use coxswain_machinery::framework::rig::Rig;
 use coxswain_machinery::framework::{Outcome, Pass, PlanNote, Reconcile, ReconcileEnd};
+use coxswain_machinery::options::Config;
+
+/// A webhook that does not answer for some nodes leaves workers for the others.
+#[test]
+fn requests_for_a_hundred_nodes_are_under_way_at_once() {
+    let built = Rig::new(Config::default()).build(build).unwrap();
+    let [nodes] = built.loops.as_slice() else { panic!("one loop") };
+    assert_eq!(nodes.settings.workers, 100);
+}
 
 /// A plan that is being carried out.
 struct UnderWay {
