@@ -86,8 +86,20 @@ impl Difference {
         }
     }
 
+    /// Returns the sorts of difference, each once, in order. The first difference of each sort stands for it.
+    pub(crate) fn sorts(all: &[Self]) -> Vec<Self> {
+        let mut sorts: Vec<Self> = Vec::new();
+        for difference in all {
+            // Linear: a verdict has the differences of one round, of a few sorts.
+            if sorts.iter().all(|sort| sort.signature() != difference.signature()) {
+                sorts.push(difference.clone());
+            }
+        }
+        sorts
+    }
+
     /// Returns the part of the path that names an object. All pods are one, because their names are random.
-    fn object(&self) -> String {
+    pub(crate) fn object(&self) -> String {
         if self.path.starts_with("Pod.") {
             return "Pod".to_owned();
         }
@@ -105,8 +117,8 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Returns where a play differs from another in a round.
-fn between(round: usize, first: &Value, second: &Value) -> Vec<Difference> {
+/// Returns the differences between two plays in a round.
+pub(crate) fn between(round: usize, first: &Value, second: &Value) -> Vec<Difference> {
     let found = differences("", first, second).into_iter();
     let found = found.map(|each| Difference { round, path: each.path, kcm: each.recorded, ours: each.ours });
     let (pods, others): (Vec<_>, Vec<_>) = found.partition(|difference| difference.path == "Pod");
@@ -253,5 +265,12 @@ mod tests {
         );
         assert_eq!(of("operations.12 user apply Job/web"), "operations user apply Job");
         assert_eq!(of("StatefulSet.web.spec.ordinals"), of("StatefulSet.db.spec.ordinals"));
+        let all = ["Job.web.status.a", "Job.db.status.a", "Job.db.status.b"].map(|path| Difference {
+            round: 0,
+            path: path.to_owned(),
+            kcm: json!(1),
+            ours: json!(2),
+        });
+        assert_eq!(Difference::sorts(&all), [all[0].clone(), all[2].clone()]);
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! A seed decides a list (`generate`). Each list is played at the same time on three control planes (`plane`): twice under
 //! kube-controller-manager, because a field in which two such plays differ is noise, and once under Coxswain. Many lists play next to each
-//! other, each in its own namespace. A list with a difference is played again, then made shorter (`shrink`) while the difference stays.
+//! other, each in its own namespace. A list with a difference is played twice more (`repeat`), then made shorter (`shrink`) while the difference
+//! stays.
 //!
 //! `SECONDS=600 make differ` plays new seeds, `SEED=… make differ` repeats one, and `LIST=FILE make differ` plays the operations of a file.
 
@@ -39,6 +40,7 @@ mod snapshot;
 #[path = "../integration/parity/subsets.rs"]
 mod subsets;
 
+mod calm;
 mod compare;
 mod generate;
 mod known;
@@ -48,6 +50,7 @@ mod plane;
 mod play;
 mod pods;
 mod random;
+mod repeat;
 mod search;
 mod shrink;
 mod story;

@@ -12,6 +12,7 @@ use kube::api::{
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep};
 
+use crate::calm;
 use crate::harness::{AuditEvent, object};
 use crate::names::Names;
 use crate::normal::without_random_parts;
@@ -50,11 +51,6 @@ const COMPARED: &[&str] = &[
 /// Kinds whose names are random or have hashes, so that no word can stand for their UIDs.
 const RANDOM_NAMES: &[&str] = &["ControllerRevision", "EndpointSlice", "Pod", "ReplicaSet"];
 
-/// Time without a write before a comparison in the middle of a list. The Job controller batches the changes of pods for a second.
-const CALM: Duration = Duration::from_millis(1_300);
-/// The same at the end of a list. A Job creates a pod 10 seconds after another failed.
-const LAST_CALM: Duration = Duration::from_secs(3);
-const LAST_CALM_OF_JOBS: Duration = Duration::from_secs(11);
 /// A control plane that is not calm by then is compared anyway, and the comparison has a field for it.
 const LIMIT: Duration = Duration::from_mins(1);
 const POLL: Duration = Duration::from_millis(200);
@@ -93,18 +89,13 @@ pub(crate) async fn play(plane: &Plane, namespace: &str, operations: &[Operation
     let mut played = Played::default();
     for (at, operation) in operations.iter().enumerate() {
         if operation.action == Action::Calm {
-            played.looks.push(stage.look_when_calm(CALM).await?);
+            played.looks.push(stage.look_when_calm(calm::after(&operations[..at], false)).await?);
         } else {
             let result = stage.perform(operation).await?;
             stage.results.insert(format!("{} {}", at + 1, operation.title()), result.into());
         }
     }
-    let has_jobs = operations.iter().any(|operation| match &operation.action {
-        Action::Apply(object) => object["kind"] == "Job" || object["kind"] == "CronJob",
-        _ => false,
-    });
-    let calm = if has_jobs { LAST_CALM_OF_JOBS } else { LAST_CALM };
-    played.looks.push(stage.look_when_calm(calm).await?);
+    played.looks.push(stage.look_when_calm(calm::after(operations, true)).await?);
     stage.leave().await?;
     for event in plane.take_writes(namespace).iter().filter(|event| event.is_from(plane.program)) {
         let (controller, resource) = (controller(event), event.resource());

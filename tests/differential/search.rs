@@ -9,12 +9,13 @@ use futures::future::join_all;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::compare::{Verdict, compare};
+use crate::compare::{Difference, compare};
 use crate::generate::operations;
 use crate::known::Table;
 use crate::operation::{Action, Operation};
 use crate::plane::{self, Plane, namespace};
 use crate::play::{Played, play};
+use crate::repeat::{self, Finding, REPEATS, Trial};
 use crate::shrink::Shrinker;
 use crate::story;
 
@@ -46,22 +47,12 @@ struct Totals {
     noise: BTreeMap<String, usize>,
     /// Seeds that show a sort of difference, by its signature.
     found: BTreeMap<String, Vec<u64>>,
-    /// Seeds whose difference was not there the second time.
+    /// Seeds whose difference a repeat did not show.
     unrepeated: Vec<(u64, String)>,
+    /// Candidates that are noise, because repeats under kube-controller-manager differ in their objects, by signature of the noise.
+    unsteady: BTreeMap<String, usize>,
     /// Lists that could not be played.
     broken: Vec<String>,
-}
-
-/// The plays of a list, and their comparison.
-struct Trial {
-    played: Vec<Played>,
-    verdict: Verdict,
-}
-
-impl Trial {
-    fn shows(&self, signature: &str) -> bool {
-        self.verdict.differences.iter().any(|difference| difference.signature() == signature)
-    }
 }
 
 impl Search {
@@ -91,23 +82,43 @@ impl Search {
     pub(crate) async fn judge(&self, seed: u64, list: &[Operation]) {
         let Some(trial) = self.trial(seed, list).await else { return };
         self.totals.lock().seeds += 1;
-        let Some(first) = trial.verdict.differences.first() else { return };
-        let signature = first.signature();
-        {
-            let mut totals = self.totals.lock();
-            let seeds = totals.found.entry(signature.clone()).or_default();
-            seeds.push(seed);
-            if seeds.len() > 1 {
+        let mut repeats: Option<Vec<Trial>> = None;
+        for candidate in Difference::sorts(&trial.verdict.differences) {
+            if !self.claim(seed, &candidate) {
                 return;
             }
+            if repeats.is_none() {
+                let again = join_all((0..REPEATS).map(|_| self.trial(seed, list))).await;
+                repeats = Some(again.into_iter().flatten().collect());
+            }
+            match repeat::judge(&candidate, &trial, repeats.as_deref().unwrap_or_default()) {
+                Finding::Repeated => return self.tell(seed, list, &candidate, trial).await,
+                finding => self.release(seed, &candidate, &finding),
+            }
         }
-        let again = self.trial(seed, list).await;
-        if !again.is_some_and(|again| again.shows(&signature)) {
-            let mut totals = self.totals.lock();
-            totals.found.remove(&signature);
-            totals.unrepeated.push((seed, first.to_string()));
-            return;
+    }
+
+    /// Counts a seed that shows a difference. Returns whether it is the first with a difference of this sort.
+    fn claim(&self, seed: u64, candidate: &Difference) -> bool {
+        let mut totals = self.totals.lock();
+        let seeds = totals.found.entry(candidate.signature()).or_default();
+        seeds.push(seed);
+        seeds.len() == 1
+    }
+
+    /// Takes back a difference that repeats did not confirm.
+    fn release(&self, seed: u64, candidate: &Difference, finding: &Finding) {
+        let mut totals = self.totals.lock();
+        totals.found.remove(&candidate.signature());
+        match finding {
+            Finding::Unsteady(noise) => *totals.unsteady.entry(noise.signature()).or_default() += 1,
+            _ => totals.unrepeated.push((seed, candidate.to_string())),
         }
+    }
+
+    /// Makes a list with a confirmed difference shorter, and tells its story.
+    async fn tell(&self, seed: u64, list: &[Operation], candidate: &Difference, trial: Trial) {
+        let signature = candidate.signature();
         let list = self.shrink(seed, list, &signature).await;
         let shown = match self.trial(seed, &list).await {
             Some(last) if last.shows(&signature) => last,
@@ -191,7 +202,10 @@ impl Search {
             println!("noise of kube-controller-manager, {count} times: {signature}");
         }
         for (seed, text) in &totals.unrepeated {
-            println!("not there the second time, seed {seed}: {text}");
+            println!("not in each repeat, seed {seed}: {text}");
+        }
+        for (signature, count) in &totals.unsteady {
+            println!("noise of kube-controller-manager between repeats, {count} times: {signature}");
         }
         for (signature, seeds) in &totals.found {
             println!("different, seeds {seeds:?}: {signature}");
