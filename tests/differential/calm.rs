@@ -13,14 +13,13 @@ const LAST_OF_JOBS: Duration = Duration::from_secs(11);
 /// The time after the deletion of the namespace. The namespace controller begins 5 seconds after the deletion.
 const OF_NAMESPACE: Duration = Duration::from_millis(6_500);
 
+/// The time in a list with an autoscaler, which acts every 2 seconds (`plane`).
+const OF_AUTOSCALERS: Duration = Duration::from_millis(3_300);
+
 /// Returns the time for the calm after these operations.
 pub(crate) fn after(operations: &[Operation], is_last: bool) -> Duration {
-    let has = |kind: &str| {
-        operations.iter().any(|operation| match &operation.action {
-            Action::Apply(object) => object["kind"] == kind,
-            _ => false,
-        })
-    };
+    let has =
+        |kind: &str| operations.iter().filter_map(Operation::applied).any(|object| object["kind"] == kind);
     let deletes_namespace = operations.iter().any(|operation| match &operation.action {
         Action::Delete(named, _) => named.kind == "Namespace",
         _ => false,
@@ -28,6 +27,9 @@ pub(crate) fn after(operations: &[Operation], is_last: bool) -> Duration {
     let mut calm = if is_last { LAST } else { CALM };
     if is_last && (has("Job") || has("CronJob")) {
         calm = calm.max(LAST_OF_JOBS);
+    }
+    if has("HorizontalPodAutoscaler") {
+        calm = calm.max(OF_AUTOSCALERS);
     }
     if deletes_namespace {
         calm = calm.max(OF_NAMESPACE);
@@ -53,6 +55,7 @@ mod tests {
         let deletion = "user delete Namespace/NAMESPACE background\nall calm";
         assert_eq!(calm(deletion, false), OF_NAMESPACE);
         assert_eq!(calm(&format!("{}\n{deletion}", apply("Job")), true), LAST_OF_JOBS);
+        assert_eq!(calm(&apply("HorizontalPodAutoscaler"), false), OF_AUTOSCALERS);
         assert_eq!(calm("user delete Job/web background", false), CALM);
     }
 }

@@ -43,8 +43,27 @@ const FATES: &[(Fate, &str, usize)] = &[
     (Fate::Relabeled, "user", 3),
 ];
 
+/// Percentage of patches that are of the subresource `status`, for kinds with fields of it.
+const STATUS: usize = 20;
+
 /// Kinds in no namespace. Their names begin with the namespace of the list.
-const CLUSTER_SCOPED: &[&str] = &["CertificateSigningRequest", "PersistentVolume"];
+const CLUSTER_SCOPED: &[&str] = &["CertificateSigningRequest", "PersistentVolume", "Realm"];
+/// The end of the names of Roles, which may have characters that mean something in a URL.
+const ODD_END: &str = "#a?b";
+/// Bytes that are not UTF-8, in objects that are written in protobuf.
+const INVALID: &str = "ÿ";
+
+/// Answers of the metrics APIs.
+const METRICS: &[&str] = &[
+    r#"{"usage":{"cpu":"100m","memory":"1Mi"}}"#,
+    r#"{"usage":{"cpu":"900m","memory":"1Gi"}}"#,
+    r#"{"usage":{"cpu":"1u"},"custom":{"pods/requests":"5"}}"#,
+    r#"{"usage":{"cpu":"400m"},"without":1,"strangers":["gone"]}"#,
+    r#"{"containers":{"main":{"cpu":"250m"}},"external":{"queue":["3","4"]}}"#,
+    r#"{"custom":{"pods/requests":"25k"},"external":{"queue":[]}}"#,
+    r#"{"instead":{"metrics.k8s.io":{"code":503},"external.metrics.k8s.io":{"code":403}}}"#,
+    "{}",
+];
 
 /// An object of the list.
 struct Member {
@@ -97,9 +116,16 @@ fn members(random: &mut Random) -> Vec<Member> {
         let prefix = if CLUSTER_SCOPED.contains(&kind.as_str()) { "NAMESPACE-" } else { "" };
         let name = random.weighted(NAMES, |(_, weight)| *weight).0;
         let app = if random.chance(75) { name } else { "web" };
-        let named = Named { kind, name: format!("{prefix}{name}") };
-        if members.iter().all(|member| member.named != named) {
-            members.push(Member { named, app: app.to_owned() });
+        let end = if kind == "Role" { ODD_END } else { "" };
+        let named = Named { kind, name: format!("{prefix}{name}{end}") };
+        if members.iter().any(|member| member.named == named) {
+            continue;
+        }
+        let volume = Named { kind: "PersistentVolume".to_owned(), name: format!("NAMESPACE-{name}") };
+        let has_volume = named.kind == "PersistentVolumeClaim" && random.chance(50);
+        members.push(Member { named, app: app.to_owned() });
+        if has_volume && members.iter().all(|member| member.named != volume) {
+            members.push(Member { named: volume, app: app.to_owned() });
         }
     }
     members
@@ -112,14 +138,24 @@ fn is_maker(member: &Member) -> bool {
 /// Server-side apply of a new object with some odd fields.
 fn apply(random: &mut Random, member: &Member, members: &[Member]) -> Operation {
     let mut document = tables::kind(&member.named.kind).document.clone();
-    let fields = tables::fields(&member.named.kind);
+    let fields: Vec<&Field> =
+        tables::fields(&member.named.kind).into_iter().filter(|field| !field.is_status()).collect();
     for _ in 0..random.between(0, 3) {
         let (at, value) = value(random, &fields);
         if !value.is_null() {
             tables::set(&mut document, &fields[at].pointer, value);
         }
     }
-    let document = fill(random, &document, member, members);
+    let mut document = fill(random, &document, member, members);
+    // The API server has no protobuf for custom kinds.
+    let is_custom = document["apiVersion"] == "parity.example.com/v1";
+    if !is_custom && random.chance(if member.named.kind == "Role" { 30 } else { 3 }) {
+        if member.named.kind == "Role" && random.chance(50) {
+            document["metadata"]["name"] = format!("{}{INVALID}", member.named.name).into();
+        }
+        tables::set(&mut document, "/metadata/annotations/note", INVALID.into());
+        return Operation::new("attacker", Action::Wire(document));
+    }
     Operation::new("user", Action::Apply(document))
 }
 
@@ -139,14 +175,25 @@ fn change(random: &mut Random, members: &[Member]) -> Operation {
         25..60 if named.kind == "CertificateSigningRequest" => {
             Operation::new("approver", Action::Approve(named))
         }
+        25..45 if named.kind == "HorizontalPodAutoscaler" => {
+            let numbers = serde_json::from_str(random.pick::<&str>(METRICS)).unwrap_or_default();
+            Operation::new("metrics", Action::Metrics(numbers))
+        }
         40..55 => {
             let propagation = random.pick(&PROPAGATIONS).0;
             Operation::new("user", Action::Delete(named, propagation))
         }
         _ => {
             let fields = tables::fields(&named.kind);
-            let fields: Vec<&Field> = fields.into_iter().filter(|field| !field.only_new).collect();
+            let (status, fields): (Vec<&Field>, Vec<&Field>) =
+                fields.into_iter().filter(|field| !field.only_new).partition(|field| field.is_status());
             let mut patch = json!({});
+            if !status.is_empty() && random.chance(STATUS) {
+                let (at, value) = value(random, &status);
+                tables::set(&mut patch, &status[at].pointer, value);
+                let patch = fill(random, &patch, member, members);
+                return Operation::new("other", Action::Status(named, patch));
+            }
             for _ in 0..random.between(1, 2) {
                 let (at, value) = value(random, &fields);
                 tables::set(&mut patch, &fields[at].pointer, value);
@@ -223,14 +270,32 @@ mod tests {
     }
 
     #[test]
+    fn answers_of_metrics_apis_are_numbers_of_the_harness() {
+        for text in METRICS {
+            let numbers = serde_json::from_str::<crate::harness::Numbers>(text);
+            assert!(numbers.is_ok(), "{text}: {numbers:?}");
+        }
+    }
+
+    #[test]
+    fn status_is_patched_as_a_subresource_only() {
+        for operation in (0..SEEDS).flat_map(operations) {
+            match &operation.action {
+                Action::Apply(document) | Action::Wire(document) | Action::Patch(_, document) => {
+                    assert!(document["status"].is_null(), "{operation}");
+                }
+                Action::Status(_, patch) => assert!(patch["spec"].is_null(), "{operation}"),
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
     fn every_kind_and_every_value_of_a_field_is_used() {
         let lists: Vec<Operation> = (0..SEEDS).flat_map(operations).collect();
         let kinds: BTreeSet<String> = lists
             .iter()
-            .filter_map(|operation| match &operation.action {
-                Action::Apply(object) => object["kind"].as_str().map(str::to_owned),
-                _ => None,
-            })
+            .filter_map(|operation| operation.applied()?["kind"].as_str().map(str::to_owned))
             .collect();
         assert_eq!(kinds, tables::kinds().iter().map(|kind| kind.name.clone()).collect());
         let lines: String = lists.iter().map(ToString::to_string).collect();
@@ -241,6 +306,12 @@ mod tests {
             "\"150%\"",
             "2147483647",
             "UID(ConfigMap/owner)",
+            "UID(Realm/NAMESPACE-",
+            "attacker wire {",
+            "metrics metrics {",
+            "\"lastScheduleTime\":\"2025",
+            "\"priorityClassName\":\"low\"",
+            "web#a?b",
         ] {
             assert!(lines.contains(text), "{text}");
         }

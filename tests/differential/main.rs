@@ -39,6 +39,8 @@ mod slices;
 mod snapshot;
 #[path = "../integration/parity/subsets.rs"]
 mod subsets;
+#[path = "../integration/parity/wire.rs"]
+mod wire;
 
 mod calm;
 mod compare;

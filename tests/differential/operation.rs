@@ -18,8 +18,14 @@ pub(crate) struct Operation {
 pub(crate) enum Action {
     /// Server-side apply of an object.
     Apply(Value),
+    /// The same in protobuf, with two bytes that are not UTF-8 for each `ÿ`.
+    Wire(Value),
     /// A JSON merge patch.
     Patch(Named, Value),
+    /// A JSON merge patch of the subresource `status`.
+    Status(Named, Value),
+    /// The answers of the metrics APIs for the namespace from here on (`harness::Numbers`).
+    Metrics(Value),
     /// A write of the subresource `scale`.
     Scale(Named, i64),
     Delete(Named, Propagation),
@@ -103,11 +109,22 @@ impl Operation {
         Self { actor: actor.to_owned(), action }
     }
 
+    /// Returns the object that the operation applies, if it applies one.
+    pub(crate) fn applied(&self) -> Option<&Value> {
+        match &self.action {
+            Action::Apply(object) | Action::Wire(object) => Some(object),
+            _ => None,
+        }
+    }
+
     /// Returns the operation without its document.
     pub(crate) fn title(&self) -> String {
         match &self.action {
             Action::Apply(object) => format!("{} apply {}", self.actor, Named::of(object)),
+            Action::Wire(object) => format!("{} wire {}", self.actor, Named::of(object)),
             Action::Patch(named, _) => format!("{} patch {named}", self.actor),
+            Action::Status(named, _) => format!("{} status {named}", self.actor),
+            Action::Metrics(_) => format!("{} metrics", self.actor),
             _ => self.to_string(),
         }
     }
@@ -148,7 +165,10 @@ impl fmt::Display for Operation {
         write!(f, "{} ", self.actor)?;
         match &self.action {
             Action::Apply(object) => write!(f, "apply {object}"),
+            Action::Wire(object) => write!(f, "wire {object}"),
             Action::Patch(named, with) => write!(f, "patch {named} {with}"),
+            Action::Status(named, with) => write!(f, "status {named} {with}"),
+            Action::Metrics(numbers) => write!(f, "metrics {numbers}"),
             Action::Scale(named, replicas) => write!(f, "scale {named} {replicas}"),
             Action::Delete(named, propagation) => {
                 write!(f, "delete {named} {}", word(&PROPAGATIONS, propagation))
@@ -174,7 +194,10 @@ impl FromStr for Operation {
         let number = |text: &str| text.parse::<i64>().map_err(|_| wrong());
         let action = match verb {
             "apply" => Action::Apply(json(arguments)?),
+            "wire" => Action::Wire(json(arguments)?),
             "patch" => Action::Patch(two()?.0.parse()?, json(two()?.1)?),
+            "status" => Action::Status(two()?.0.parse()?, json(two()?.1)?),
+            "metrics" => Action::Metrics(json(arguments)?),
             "scale" => Action::Scale(two()?.0.parse()?, number(two()?.1)?),
             "delete" => {
                 let propagation = meaning(&PROPAGATIONS, two()?.1).ok_or_else(wrong)?;

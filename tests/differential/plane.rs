@@ -12,11 +12,23 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::harness::{
-    Activity, AuditEvent, AuditTail, Cluster, ControlPlane, Heartbeats, Options, Program, object,
+    Activity, AuditEvent, AuditTail, Cluster, ControlPlane, Heartbeats, MetricsApi, Options, Program, object,
 };
 
-/// Flags of the managers. Lists play next to each other and must not wait for each other's requests.
-const ARGS: [&str; 3] = ["--kube-api-qps=500", "--kube-api-burst=1000", "--max-endpoints-per-slice=3"];
+/// Flags of the managers. Lists play next to each other and must not wait for each other's requests. An autoscaler acts at each of its
+/// periods (`calm`), and forgets higher recommendations before the next.
+const ARGS: [&str; 6] = [
+    "--kube-api-qps=500",
+    "--kube-api-burst=1000",
+    "--max-endpoints-per-slice=3",
+    "--horizontal-pod-autoscaler-sync-period=2s",
+    "--horizontal-pod-autoscaler-downscale-stabilization=1s",
+    "--horizontal-pod-autoscaler-cpu-initialization-period=1s",
+];
+/// The manifest of the objects that all lists may use.
+const WORLD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/differential/world.yaml");
+/// The version of custom metrics.
+const CUSTOM_METRICS: [&str; 1] = ["v1beta2"];
 const PLANE: [&str; 4] = [
     "--scheduler=false",
     "--kwok=false",
@@ -32,6 +44,7 @@ pub(crate) struct Plane {
     pub(crate) program: Program,
     pub(crate) cluster: Cluster,
     pub(crate) activity: Activity,
+    pub(crate) metrics: MetricsApi,
     /// The CA bundle of the API server.
     pub(crate) bundle: String,
     log: Mutex<Log>,
@@ -61,6 +74,8 @@ pub(crate) async fn start() -> Vec<Plane> {
 
 fn start_one(program: Program) -> ControlPlane {
     let control_plane = ControlPlane::start(&Options { nodes: 0, args: PLANE.to_vec() });
+    drop(control_plane.kubectl(&["create", "-f", WORLD]));
+    drop(control_plane.kubectl(&["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"]));
     match program {
         Program::Go => drop(control_plane.go_manager(name(program), &ARGS)),
         Program::Coxswain => drop(control_plane.coxswain(name(program), &ARGS)),
@@ -77,6 +92,7 @@ fn name(program: Program) -> &'static str {
 
 async fn follow(program: Program, control_plane: ControlPlane) -> Plane {
     let cluster = control_plane.cluster().await;
+    let metrics = MetricsApi::start(&control_plane, &cluster.client, &CUSTOM_METRICS).await;
     let heartbeats = Heartbeats::start(cluster.client.clone());
     create_nodes(&cluster).await;
     heartbeats.renew("", NODES.iter().map(|(name, _)| (*name).to_owned()).collect()).await;
@@ -86,6 +102,7 @@ async fn follow(program: Program, control_plane: ControlPlane) -> Plane {
         program,
         cluster,
         activity,
+        metrics,
         bundle: fs::read_to_string(&control_plane.report.ca_file).expect("the CA bundle"),
         log: Mutex::new(log),
         _heartbeats: heartbeats,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use coxswain_machinery::model::clock::{Clock as _, SystemClock};
 use jiff::Unit;
 use k8s_openapi::api::core::v1::{Event, Namespace, Pod, ServiceAccount};
+use kube::Resource as _;
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, EvictParams, ListParams, Patch, PatchParams, PostParams,
 };
@@ -21,6 +22,7 @@ use crate::plane::Plane;
 use crate::pods;
 use crate::scenario::{is_namespaced, resource};
 use crate::snapshot::snapshot;
+use crate::wire::{self, segment};
 
 /// Kinds that are compared.
 const COMPARED: &[&str] = &[
@@ -39,13 +41,16 @@ const COMPARED: &[&str] = &[
     "PersistentVolumeClaim",
     "Pod",
     "PodDisruptionBudget",
+    "Realm",
     "ReplicaSet",
     "ReplicationController",
     "ResourceQuota",
+    "Role",
     "Secret",
     "Service",
     "ServiceAccount",
     "StatefulSet",
+    "Thing",
 ];
 
 /// Kinds whose names are random or have hashes, so that no word can stand for their UIDs.
@@ -119,7 +124,7 @@ fn controller(event: &AuditEvent) -> &str {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is the argument of map_err")]
-fn failed(error: kube::Error) -> String {
+pub(crate) fn say(error: kube::Error) -> String {
     error.to_string()
 }
 
@@ -128,7 +133,7 @@ fn result<T>(answer: Result<T, kube::Error>) -> Result<String, String> {
     match answer {
         Ok(_) => Ok("ok".to_owned()),
         Err(kube::Error::Api(status)) => Ok(format!("{} {}", status.code, status.reason)),
-        Err(error) => Err(failed(error)),
+        Err(error) => Err(say(error)),
     }
 }
 
@@ -147,10 +152,10 @@ impl Stage<'_> {
         let client = self.plane.cluster.client.clone();
         let namespaces: Api<Namespace> = Api::all(client.clone());
         let new = object(json!({ "metadata": { "name": self.namespace } }));
-        namespaces.create(&PostParams::default(), &new).await.map_err(failed)?;
+        namespaces.create(&PostParams::default(), &new).await.map_err(say)?;
         let accounts: Api<ServiceAccount> = Api::namespaced(client, self.namespace);
         let deadline = Instant::now() + LIMIT;
-        while accounts.get_opt("default").await.map_err(failed)?.is_none() {
+        while accounts.get_opt("default").await.map_err(say)?.is_none() {
             if Instant::now() > deadline {
                 return Err(format!("{}: no service account within {LIMIT:?}", self.plane.name()));
             }
@@ -161,10 +166,10 @@ impl Stage<'_> {
 
     /// Deletes the objects for which controllers would retry, so that they do not disturb later lists.
     async fn leave(&self) -> Result<(), String> {
-        for kind in ["CronJob", "PersistentVolumeClaim", "ResourceQuota"] {
+        for kind in ["CronJob", "HorizontalPodAutoscaler", "PersistentVolumeClaim", "ResourceQuota"] {
             let api = self.api(&resource(kind)?);
             let deleted = api.delete_collection(&DeleteParams::background(), &ListParams::default()).await;
-            drop(deleted.map_err(failed)?);
+            drop(deleted.map_err(say)?);
         }
         Ok(())
     }
@@ -172,11 +177,21 @@ impl Stage<'_> {
     async fn perform(&mut self, operation: &Operation) -> Result<String, String> {
         match &operation.action {
             Action::Apply(object) => self.apply(&operation.actor, object).await,
-            Action::Patch(named, with) => {
+            Action::Wire(object) => self.wire(object).await,
+            Action::Patch(named, with) | Action::Status(named, with) => {
                 let (api, name) = self.target(named)?;
                 let params =
                     PatchParams { field_manager: Some(operation.actor.clone()), ..PatchParams::default() };
-                result(api.patch(&name, &params, &Patch::Merge(self.names.really(with))).await)
+                let patch = Patch::Merge(self.names.really(with));
+                match operation.action {
+                    Action::Status(..) => result(api.patch_status(&name, &params, &patch).await),
+                    _ => result(api.patch(&name, &params, &patch).await),
+                }
+            }
+            Action::Metrics(numbers) => {
+                let numbers = serde_json::from_value(numbers.clone()).map_err(|error| error.to_string())?;
+                self.plane.metrics.say(self.namespace, numbers);
+                Ok("ok".to_owned())
             }
             Action::Scale(named, replicas) => {
                 let (api, name) = self.target(named)?;
@@ -211,7 +226,7 @@ impl Stage<'_> {
     }
 
     fn target(&self, named: &Named) -> Result<(Api<DynamicObject>, String), String> {
-        Ok((self.api(&resource(&named.kind)?), self.names.real(&named.name)))
+        Ok((self.api(&resource(&named.kind)?), segment(&self.names.real(&named.name))))
     }
 
     async fn apply(&mut self, actor: &str, object: &Value) -> Result<String, String> {
@@ -227,6 +242,25 @@ impl Stage<'_> {
             }
         }
         result(applied)
+    }
+
+    /// Applies an object with strings that are not valid UTF-8. A refusal has the status code alone.
+    async fn wire(&mut self, object: &Value) -> Result<String, String> {
+        let named = Named::of(object);
+        let kind = resource(&named.kind)?;
+        let place = Some(self.namespace).filter(|_| is_namespaced(&kind));
+        let collection = DynamicObject::url_path(&kind, place);
+        let client = &self.plane.cluster.once;
+        match wire::apply(client, &collection, &self.names.really(object)).await {
+            Ok(uid) => {
+                self.names.know(&named.to_string(), &uid);
+                Ok("ok".to_owned())
+            }
+            Err(error) => match error.split_once(' ') {
+                Some((code, _)) if code.parse::<u16>().is_ok() => Ok(code.to_owned()),
+                _ => Err(error),
+            },
+        }
     }
 
     /// Advances the pod at this index of the last calm's.
@@ -350,7 +384,7 @@ impl Stage<'_> {
     }
 
     async fn list(&self, kind: &ApiResource, is_ours: impl Fn(&str) -> bool) -> Result<Vec<Value>, String> {
-        let list = self.api(kind).list(&ListParams::default()).await.map_err(failed)?;
+        let list = self.api(kind).list(&ListParams::default()).await.map_err(say)?;
         let ours =
             list.items.iter().filter(|each| is_ours(each.metadata.name.as_deref().unwrap_or_default()));
         ours.map(|each| serde_json::to_value(each).map_err(|error| error.to_string())).collect()

@@ -21,6 +21,13 @@ pub(crate) struct Field {
     pub(crate) values: Vec<Value>,
 }
 
+impl Field {
+    /// Returns whether the field is of the subresource `status`.
+    pub(crate) fn is_status(&self) -> bool {
+        self.pointer.starts_with("/status/")
+    }
+}
+
 static KINDS: LazyLock<Vec<Kind>> = LazyLock::new(|| {
     let rows = rows::<3>(include_str!("kinds.tsv")).into_iter();
     rows.map(|[name, weight, document]| Kind {
