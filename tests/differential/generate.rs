@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::operation::{Action, Fate, Named, Operation, PROPAGATIONS};
 use crate::random::Random;
+use crate::refusals::{REASONS, Refusal};
 use crate::tables::{self, Field};
 
 /// Names of objects, and how often they are used. Some are prefixes of others, or have the form of a StatefulSet's pod.
@@ -43,6 +44,47 @@ const FATES: &[(Fate, &str, usize)] = &[
     (Fate::Relabeled, "user", 3),
 ];
 
+/// Percentage of lists that begin with a refusal, and of changes that are one.
+const REFUSED: usize = 6;
+/// Writes that are refused.
+const WRITES: &[&str] = &[
+    "CREATE controllerrevisions",
+    "CREATE endpoints",
+    "CREATE endpointslices",
+    "CREATE jobs",
+    "CREATE persistentvolumeclaims",
+    "CREATE pods",
+    "CREATE replicasets",
+    "DELETE configmaps",
+    "DELETE endpointslices",
+    "DELETE jobs",
+    "DELETE persistentvolumeclaims",
+    "DELETE pods",
+    "DELETE replicasets",
+    "UPDATE controllerrevisions",
+    "UPDATE cronjobs/status",
+    "UPDATE daemonsets/status",
+    "UPDATE deployments",
+    "UPDATE deployments/scale",
+    "UPDATE deployments/status",
+    "UPDATE endpoints",
+    "UPDATE endpointslices",
+    "UPDATE horizontalpodautoscalers/status",
+    "UPDATE jobs",
+    "UPDATE jobs/status",
+    "UPDATE persistentvolumeclaims",
+    "UPDATE persistentvolumeclaims/status",
+    "UPDATE poddisruptionbudgets/status",
+    "UPDATE pods",
+    "UPDATE pods/status",
+    "UPDATE replicasets",
+    "UPDATE replicasets/status",
+    "UPDATE replicationcontrollers/status",
+    "UPDATE resourcequotas/status",
+    "UPDATE serviceaccounts",
+    "UPDATE statefulsets/status",
+];
+
 /// Percentage of patches that are of the subresource `status`, for kinds with fields of it.
 const STATUS: usize = 20;
 
@@ -76,17 +118,27 @@ pub(crate) fn operations(seed: u64) -> Vec<Operation> {
     let mut random = Random::new(seed);
     let members = members(&mut random);
     let mut list = Vec::new();
+    let mut is_refused = random.chance(REFUSED);
+    if is_refused {
+        list.push(refuse(&mut random));
+    }
     let at_first = random.between(1, members.len());
     for member in &members[..at_first] {
         list.push(apply(&mut random, member, &members));
     }
     list.push(calm());
     for _ in 0..random.between(2, 5) {
+        if is_refused && random.chance(50) {
+            is_refused = false;
+            list.push(Operation::new("admission", Action::Allow));
+        }
         for _ in 0..random.between(0, 3) {
             list.push(advance(&mut random, &members));
         }
         for _ in 0..random.between(0, 2) {
-            list.push(change(&mut random, &members));
+            let is_refusal = random.chance(REFUSED);
+            is_refused |= is_refusal;
+            list.push(if is_refusal { refuse(&mut random) } else { change(&mut random, &members) });
         }
         list.push(calm());
     }
@@ -133,6 +185,15 @@ fn members(random: &mut Random) -> Vec<Member> {
 
 fn is_maker(member: &Member) -> bool {
     MAKERS.contains(&member.named.kind.as_str())
+}
+
+/// Refuses writes of the manager. A client waits a second after 429, during which the manager is not idle: that ends after a few times.
+fn refuse(random: &mut Random) -> Operation {
+    let (code, _) = *random.pick(&REASONS);
+    let times = if code == 429 { random.between(1, 3) } else { random.below(3) };
+    let (operation, resource) = random.pick(WRITES).split_once(' ').unwrap_or_default();
+    let (operation, resource) = (operation.to_owned(), resource.to_owned());
+    Operation::new("admission", Action::Refuse(Refusal { operation, resource, code, times }))
 }
 
 /// Server-side apply of a new object with some odd fields.
@@ -262,7 +323,7 @@ mod tests {
         let mut operations_in_all = 0;
         for seed in 0..SEEDS {
             let list = operations(seed);
-            assert!((2..=40).contains(&list.len()), "{seed}: {} operations", list.len());
+            assert!((2..=48).contains(&list.len()), "{seed}: {} operations", list.len());
             assert_eq!(list.last(), Some(&calm()), "{seed}");
             operations_in_all += list.len();
         }
@@ -312,6 +373,8 @@ mod tests {
             "\"lastScheduleTime\":\"2025",
             "\"priorityClassName\":\"low\"",
             "web#a?b",
+            "admission refuse CREATE pods 403",
+            "admission allow",
         ] {
             assert!(lines.contains(text), "{text}");
         }

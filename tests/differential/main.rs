@@ -52,6 +52,7 @@ mod plane;
 mod play;
 mod pods;
 mod random;
+mod refusals;
 mod repeat;
 mod search;
 mod shrink;

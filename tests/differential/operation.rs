@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
+use crate::refusals::Refusal;
+
 /// One operation.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Operation {
@@ -37,6 +39,10 @@ pub(crate) enum Action {
         selector: String,
         take: usize,
     },
+    /// Refuses such writes of the manager from here on.
+    Refuse(Refusal),
+    /// Ends all refusals.
+    Allow,
     /// Waits until no controller has work left, and compares all objects.
     Calm,
 }
@@ -177,6 +183,8 @@ impl fmt::Display for Operation {
             Action::Pods { fate, selector, take } => {
                 write!(f, "{} {selector} {take}", word(&FATES, fate))
             }
+            Action::Refuse(refusal) => write!(f, "refuse {refusal}"),
+            Action::Allow => write!(f, "allow"),
             Action::Calm => write!(f, "calm"),
         }
     }
@@ -204,6 +212,8 @@ impl FromStr for Operation {
                 Action::Delete(two()?.0.parse()?, propagation)
             }
             "approve" => Action::Approve(arguments.parse()?),
+            "refuse" => Action::Refuse(arguments.parse()?),
+            "allow" => Action::Allow,
             "calm" => Action::Calm,
             verb => {
                 let fate = meaning(&FATES, verb).ok_or_else(wrong)?;

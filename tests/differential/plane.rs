@@ -14,6 +14,7 @@ use serde_json::json;
 use crate::harness::{
     Activity, AuditEvent, AuditTail, Cluster, ControlPlane, Heartbeats, MetricsApi, Options, Program, object,
 };
+use crate::refusals::Refusals;
 
 /// Flags of the managers. Lists play next to each other and must not wait for each other's requests. An autoscaler acts at each of its
 /// periods (`calm`), and forgets higher recommendations before the next.
@@ -45,6 +46,7 @@ pub(crate) struct Plane {
     pub(crate) cluster: Cluster,
     pub(crate) activity: Activity,
     pub(crate) metrics: MetricsApi,
+    pub(crate) refusals: Refusals,
     /// The CA bundle of the API server.
     pub(crate) bundle: String,
     log: Mutex<Log>,
@@ -98,11 +100,13 @@ async fn follow(program: Program, control_plane: ControlPlane) -> Plane {
     heartbeats.renew("", NODES.iter().map(|(name, _)| (*name).to_owned()).collect()).await;
     let activity = Activity::follow(&control_plane, &control_plane.running(name(program))).await;
     let log = Log { tail: control_plane.audit_tail(), writes: BTreeMap::new() };
+    let refusals = Refusals::start(&control_plane, &cluster).await;
     Plane {
         program,
         cluster,
         activity,
         metrics,
+        refusals,
         bundle: fs::read_to_string(&control_plane.report.ca_file).expect("the CA bundle"),
         log: Mutex::new(log),
         _heartbeats: heartbeats,

@@ -20,6 +20,7 @@ use crate::normal::without_random_parts;
 use crate::operation::{Action, Fate, Named, Operation, Propagation};
 use crate::plane::Plane;
 use crate::pods;
+use crate::refusals;
 use crate::scenario::{is_namespaced, resource};
 use crate::snapshot::snapshot;
 use crate::wire::{self, segment};
@@ -90,7 +91,8 @@ struct Stage<'a> {
 pub(crate) async fn play(plane: &Plane, namespace: &str, operations: &[Operation]) -> Result<Played, String> {
     let names = Names::new(namespace, String::new(), &plane.bundle);
     let mut stage = Stage { plane, namespace, names, pods: Vec::new(), results: Map::new(), addresses: 0 };
-    stage.settle_in().await?;
+    let has_refusals = operations.iter().any(|operation| matches!(operation.action, Action::Refuse(_)));
+    stage.settle_in(has_refusals).await?;
     let mut played = Played::default();
     for (at, operation) in operations.iter().enumerate() {
         if operation.action == Action::Calm {
@@ -148,10 +150,12 @@ impl Stage<'_> {
     }
 
     /// Creates the namespace, and waits for its service account, because pods are refused before.
-    async fn settle_in(&self) -> Result<(), String> {
+    async fn settle_in(&self, has_refusals: bool) -> Result<(), String> {
         let client = self.plane.cluster.client.clone();
         let namespaces: Api<Namespace> = Api::all(client.clone());
-        let new = object(json!({ "metadata": { "name": self.namespace } }));
+        let (key, value) = refusals::LABEL;
+        let labels = if has_refusals { json!({ key: value }) } else { json!({}) };
+        let new = object(json!({ "metadata": { "name": self.namespace, "labels": labels } }));
         namespaces.create(&PostParams::default(), &new).await.map_err(say)?;
         let accounts: Api<ServiceAccount> = Api::namespaced(client, self.namespace);
         let deadline = Instant::now() + LIMIT;
@@ -166,6 +170,7 @@ impl Stage<'_> {
 
     /// Deletes the objects for which controllers would retry, so that they do not disturb later lists.
     async fn leave(&self) -> Result<(), String> {
+        self.plane.refusals.allow(self.namespace);
         for kind in ["CronJob", "HorizontalPodAutoscaler", "PersistentVolumeClaim", "ResourceQuota"] {
             let api = self.api(&resource(kind)?);
             let deleted = api.delete_collection(&DeleteParams::background(), &ListParams::default()).await;
@@ -220,6 +225,14 @@ impl Stage<'_> {
                     results.push(self.advance(at, *fate).await?);
                 }
                 Ok(results.join(", "))
+            }
+            Action::Refuse(refusal) => {
+                self.plane.refusals.refuse(self.namespace, refusal.clone());
+                Ok("ok".to_owned())
+            }
+            Action::Allow => {
+                self.plane.refusals.allow(self.namespace);
+                Ok("ok".to_owned())
             }
             Action::Calm => unreachable!("a calm is no request"),
         }
