@@ -6,6 +6,7 @@
 
 use serde_json::{Value, json};
 
+use crate::life::LIVES;
 use crate::operation::{Action, Fate, Named, Operation, PROPAGATIONS};
 use crate::random::Random;
 use crate::refusals::{REASONS, Refusal};
@@ -85,6 +86,25 @@ const WRITES: &[&str] = &[
     "UPDATE statefulsets/status",
 ];
 
+/// Percentage of lists with events in the life of the manager or with rights that are taken away. Such a list plays alone, so it takes the
+/// time of several.
+const ALONE: usize = 2;
+/// Rights that are taken away: role, verb, resource.
+const RIGHTS: &[(&str, &str, &str)] = &[
+    ("daemon-set-controller", "create", "pods"),
+    ("deployment-controller", "create", "replicasets"),
+    ("deployment-controller", "update", "deployments/status"),
+    ("endpoint-controller", "update", "endpoints"),
+    ("endpointslice-controller", "create", "endpointslices"),
+    ("generic-garbage-collector", "delete", "*"),
+    ("job-controller", "create", "pods"),
+    ("job-controller", "patch", "pods"),
+    ("replicaset-controller", "create", "pods"),
+    ("replicaset-controller", "delete", "pods"),
+    ("statefulset-controller", "create", "persistentvolumeclaims"),
+    ("statefulset-controller", "delete", "pods"),
+];
+
 /// Percentage of patches that are of the subresource `status`, for kinds with fields of it.
 const STATUS: usize = 20;
 
@@ -122,12 +142,16 @@ pub(crate) fn operations(seed: u64) -> Vec<Operation> {
     if is_refused {
         list.push(refuse(&mut random));
     }
+    let is_alone = random.chance(ALONE);
     let at_first = random.between(1, members.len());
     for member in &members[..at_first] {
         list.push(apply(&mut random, member, &members));
     }
     list.push(calm());
     for _ in 0..random.between(2, 5) {
+        if is_alone && random.chance(40) {
+            list.push(disturb(&mut random));
+        }
         if is_refused && random.chance(50) {
             is_refused = false;
             list.push(Operation::new("admission", Action::Allow));
@@ -185,6 +209,19 @@ fn members(random: &mut Random) -> Vec<Member> {
 
 fn is_maker(member: &Member) -> bool {
     MAKERS.contains(&member.named.kind.as_str())
+}
+
+/// Concerns the manager itself.
+fn disturb(random: &mut Random) -> Operation {
+    let action = match random.below(10) {
+        0..7 => Action::Manager(random.pick(&LIVES).0),
+        7..9 => {
+            let (role, verb, resource) = *random.pick(RIGHTS);
+            Action::Forbid { role: role.to_owned(), verb: verb.to_owned(), resource: resource.to_owned() }
+        }
+        _ => Action::Permit,
+    };
+    Operation::new("operator", action)
 }
 
 /// Refuses writes of the manager. A client waits a second after 429, during which the manager is not idle: that ends after a few times.
@@ -323,7 +360,7 @@ mod tests {
         let mut operations_in_all = 0;
         for seed in 0..SEEDS {
             let list = operations(seed);
-            assert!((2..=48).contains(&list.len()), "{seed}: {} operations", list.len());
+            assert!((2..=53).contains(&list.len()), "{seed}: {} operations", list.len());
             assert_eq!(list.last(), Some(&calm()), "{seed}");
             operations_in_all += list.len();
         }
@@ -375,6 +412,9 @@ mod tests {
             "web#a?b",
             "admission refuse CREATE pods 403",
             "admission allow",
+            "operator take-over",
+            "operator kill",
+            "operator forbid ",
         ] {
             assert!(lines.contains(text), "{text}");
         }

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
+use crate::life::{LIVES, Life};
 use crate::refusals::Refusal;
 
 /// One operation.
@@ -43,6 +44,16 @@ pub(crate) enum Action {
     Refuse(Refusal),
     /// Ends all refusals.
     Allow,
+    /// An event in the life of the manager.
+    Manager(Life),
+    /// Takes the right to a verb on a resource away from a controller, by its role.
+    Forbid {
+        role: String,
+        verb: String,
+        resource: String,
+    },
+    /// Gives all rights back.
+    Permit,
     /// Waits until no controller has work left, and compares all objects.
     Calm,
 }
@@ -123,6 +134,11 @@ impl Operation {
         }
     }
 
+    /// Returns whether the operation concerns the whole control plane.
+    pub(crate) fn concerns_plane(&self) -> bool {
+        matches!(self.action, Action::Manager(_) | Action::Forbid { .. } | Action::Permit)
+    }
+
     /// Returns the operation without its document.
     pub(crate) fn title(&self) -> String {
         match &self.action {
@@ -185,6 +201,9 @@ impl fmt::Display for Operation {
             }
             Action::Refuse(refusal) => write!(f, "refuse {refusal}"),
             Action::Allow => write!(f, "allow"),
+            Action::Manager(life) => write!(f, "{}", word(&LIVES, life)),
+            Action::Forbid { role, verb, resource } => write!(f, "forbid {role} {verb} {resource}"),
+            Action::Permit => write!(f, "permit"),
             Action::Calm => write!(f, "calm"),
         }
     }
@@ -214,7 +233,18 @@ impl FromStr for Operation {
             "approve" => Action::Approve(arguments.parse()?),
             "refuse" => Action::Refuse(arguments.parse()?),
             "allow" => Action::Allow,
+            "forbid" => {
+                let [role, verb, resource] = arguments.split(' ').collect::<Vec<_>>()[..] else {
+                    return Err(wrong());
+                };
+                let [role, verb, resource] = [role, verb, resource].map(str::to_owned);
+                Action::Forbid { role, verb, resource }
+            }
+            "permit" => Action::Permit,
             "calm" => Action::Calm,
+            verb if meaning(&LIVES, verb).is_some() => {
+                Action::Manager(meaning(&LIVES, verb).ok_or_else(wrong)?)
+            }
             verb => {
                 let fate = meaning(&FATES, verb).ok_or_else(wrong)?;
                 let take = usize::try_from(number(two()?.1)?).map_err(|_| wrong())?;

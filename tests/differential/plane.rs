@@ -7,6 +7,7 @@ use std::fs;
 use std::thread;
 
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use parking_lot::Mutex;
 use serde_json::json;
@@ -14,11 +15,12 @@ use serde_json::json;
 use crate::harness::{
     Activity, AuditEvent, AuditTail, Cluster, ControlPlane, Heartbeats, MetricsApi, Options, Program, object,
 };
+use crate::life::Managers;
 use crate::refusals::Refusals;
 
 /// Flags of the managers. Lists play next to each other and must not wait for each other's requests. An autoscaler acts at each of its
 /// periods (`calm`), and forgets higher recommendations before the next.
-const ARGS: [&str; 6] = [
+pub(crate) const ARGS: [&str; 6] = [
     "--kube-api-qps=500",
     "--kube-api-burst=1000",
     "--max-endpoints-per-slice=3",
@@ -49,9 +51,14 @@ pub(crate) struct Plane {
     pub(crate) refusals: Refusals,
     /// The CA bundle of the API server.
     pub(crate) bundle: String,
+    pub(crate) managers: Mutex<Managers>,
+    /// The roles whose rules were changed, as they were before.
+    pub(crate) changed_roles: Mutex<Vec<ClusterRole>>,
+    /// The port of the manager.
+    pub(crate) port: String,
     log: Mutex<Log>,
     _heartbeats: Heartbeats,
-    _started: ControlPlane,
+    pub(crate) launcher: ControlPlane,
 }
 
 /// The writes in an audit log, by the list that they belong to.
@@ -85,7 +92,7 @@ fn start_one(program: Program) -> ControlPlane {
     control_plane
 }
 
-fn name(program: Program) -> &'static str {
+pub(crate) fn name(program: Program) -> &'static str {
     match program {
         Program::Go => "kube-controller-manager",
         Program::Coxswain => "coxswain",
@@ -98,7 +105,9 @@ async fn follow(program: Program, control_plane: ControlPlane) -> Plane {
     let heartbeats = Heartbeats::start(cluster.client.clone());
     create_nodes(&cluster).await;
     heartbeats.renew("", NODES.iter().map(|(name, _)| (*name).to_owned()).collect()).await;
-    let activity = Activity::follow(&control_plane, &control_plane.running(name(program))).await;
+    let manager = control_plane.running(name(program));
+    let activity = Activity::follow(&control_plane, &manager).await;
+    let port = manager.url.rsplit(':').next().unwrap_or_default().to_owned();
     let log = Log { tail: control_plane.audit_tail(), writes: BTreeMap::new() };
     let refusals = Refusals::start(&control_plane, &cluster).await;
     Plane {
@@ -108,9 +117,12 @@ async fn follow(program: Program, control_plane: ControlPlane) -> Plane {
         metrics,
         refusals,
         bundle: fs::read_to_string(&control_plane.report.ca_file).expect("the CA bundle"),
+        managers: Mutex::default(),
+        changed_roles: Mutex::default(),
+        port,
         log: Mutex::new(log),
         _heartbeats: heartbeats,
-        _started: control_plane,
+        launcher: control_plane,
     }
 }
 

@@ -234,6 +234,14 @@ impl Stage<'_> {
                 self.plane.refusals.allow(self.namespace);
                 Ok("ok".to_owned())
             }
+            Action::Manager(life) => {
+                self.plane.live(*life);
+                Ok("ok".to_owned())
+            }
+            Action::Forbid { role, verb, resource } => {
+                self.plane.forbid(role, verb, resource).await.map(|()| "ok".to_owned())
+            }
+            Action::Permit => self.plane.permit().await.map(|()| "ok".to_owned()),
             Action::Calm => unreachable!("a calm is no request"),
         }
     }
@@ -346,6 +354,7 @@ impl Stage<'_> {
 
     /// Waits for a calm and returns all objects.
     async fn look_when_calm(&mut self, calm: Duration) -> Result<Value, String> {
+        self.plane.wake().await?;
         let since = Instant::now();
         let activity = &self.plane.activity;
         let (mut look, names, pods) = loop {

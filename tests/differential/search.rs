@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::future::join_all;
 use parking_lot::Mutex;
+use tokio::sync::RwLock;
 use tokio::time::Instant;
 
 use crate::compare::{Difference, compare};
@@ -31,6 +32,8 @@ pub(crate) struct Search {
     planes: Vec<Plane>,
     noise: Table,
     wanted: Table,
+    /// Held by plays, and by one alone if its list concerns the whole control plane.
+    gate: RwLock<()>,
     /// Number of namespaces that were made.
     namespaces: AtomicUsize,
     began: Instant,
@@ -62,6 +65,7 @@ impl Search {
             planes,
             noise: Table::noise(),
             wanted: Table::wanted(),
+            gate: RwLock::default(),
             namespaces: AtomicUsize::new(0),
             began: Instant::now(),
             totals: Mutex::new(Totals::default()),
@@ -130,7 +134,18 @@ impl Search {
     /// Plays a list on all control planes. Returns nothing if it could not be played.
     async fn trial(&self, seed: u64, list: &[Operation]) -> Option<Trial> {
         let namespace = namespace(seed, self.namespaces.fetch_add(1, Ordering::Relaxed));
-        let plays = join_all(self.planes.iter().map(|plane| play(plane, &namespace, list))).await;
+        let is_alone = list.iter().any(Operation::concerns_plane);
+        let beside = if is_alone { None } else { Some(self.gate.read().await) };
+        let alone = if is_alone { Some(self.gate.write().await) } else { None };
+        let mut plays = join_all(self.planes.iter().map(|plane| play(plane, &namespace, list))).await;
+        if is_alone {
+            let ends = self.planes.iter().map(|plane| async move {
+                plane.permit().await?;
+                plane.give_back().await
+            });
+            plays.extend(join_all(ends).await.into_iter().filter_map(Result::err).map(Err));
+        }
+        drop((beside, alone));
         let played: Result<Vec<Played>, String> = plays.into_iter().collect();
         let played = match played {
             Ok(played) => played,
