@@ -17,7 +17,7 @@ use crate::play::Played;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Difference {
     pub(crate) round: usize,
-    /// `KIND.NAME.FIELD`, `events.TEXT`, `operations.OPERATION` or `writes.CONTROLLER RESOURCE`.
+    /// `KIND.NAME.FIELD`, `events.TEXT`, `managers.KIND/NAME`, `operations.OPERATION` or `writes.CONTROLLER RESOURCE`.
     pub(crate) path: String,
     pub(crate) kcm: Value,
     pub(crate) ours: Value,
@@ -57,6 +57,10 @@ impl Difference {
                 format!("operations {}", title.split('/').next().unwrap_or_default())
             }
             "writes" => self.path.clone(),
+            // `KIND/NAME`
+            "managers" => {
+                format!("managers {} {}", rest.split('/').next().unwrap_or_default(), self.change())
+            }
             "Pod" if rest.is_empty() => {
                 let side = if self.kcm.is_null() { &self.ours } else { &self.kcm };
                 format!("Pod {} {}", side["status"], side["owners"].as_array().map_or(0, Vec::len))
@@ -74,6 +78,7 @@ impl Difference {
         let (kind, rest) = self.path.split_once('.').unwrap_or((&self.path, ""));
         match kind {
             "calm" | "operations" | "writes" => None,
+            "managers" => Some(rest.to_owned()),
             // `Normal REASON by COMPONENT about VERSION KIND/NAME: MESSAGE`
             "events" => rest.split(' ').nth(6).map(|named| named.trim_end_matches(':').to_owned()),
             "Pod" => Some("Pod/".to_owned()),
@@ -263,6 +268,7 @@ mod tests {
             of("events.Normal Killing by job-controller about batch/v1 Job/a: x"),
             "events Normal Killing by job-controller"
         );
+        assert_eq!(of("managers.Job/a.b"), "managers Job 1 -> 2");
         assert_eq!(of("operations.12 user apply Job/web"), "operations user apply Job");
         assert_eq!(of("StatefulSet.web.spec.ordinals"), of("StatefulSet.db.spec.ordinals"));
         let all = ["Job.web.status.a", "Job.db.status.a", "Job.db.status.b"].map(|path| Difference {

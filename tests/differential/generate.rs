@@ -20,6 +20,8 @@ const NAMES: &[(&str, usize)] = &[
     ("owner", 3),
     ("0", 1),
     ("web-1", 2),
+    // A Job of the CronJob `web`, by its name, of an activation in 2027.
+    ("web-30000000", 2),
     ("a.b", 1),
     ("a-name-of-40-characters-which-is-not-short", 1),
 ];

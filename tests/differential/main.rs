@@ -5,7 +5,8 @@
 //! other, each in its own namespace. A list with a difference is played twice more (`repeat`), then made shorter (`shrink`) while the difference
 //! stays.
 //!
-//! `SECONDS=600 make differ` plays new seeds, `SEED=… make differ` repeats one, and `LIST=FILE make differ` plays the operations of a file.
+//! `SECONDS=600 make differ` plays new seeds, `SEED=… make differ` repeats one, and `LIST=FILE make differ` plays the operations of a file. With
+//! `FIRST=1` a run ends after the first story.
 
 #![expect(
     clippy::expect_used,
@@ -50,6 +51,7 @@ mod life;
 mod normal;
 mod operation;
 mod plane;
+mod planted;
 mod play;
 mod pods;
 mod random;

@@ -1,11 +1,33 @@
-//! Words for random parts of names that the parity snapshot leaves: hashes of ReplicaSets and ends of pods that no longer exist.
+//! The field managers of objects, and words for random parts of names that the parity snapshot leaves: hashes of ReplicaSets and ends of pods that no longer exist.
+
+use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
+
+use crate::names::Names;
 
 /// Letters of random names.
 const RANDOM: &str = "bcdfghjklmnpqrstvwxz2456789";
 const END: usize = 5;
 const HASH: std::ops::RangeInclusive<usize> = 6..=10;
+
+/// Returns the field managers of each object (`KIND/NAME`), as `MANAGER OPERATION SUBRESOURCE`. Pods are left out, because their names are random.
+pub(crate) fn managers(names: &Names, objects: &[(&str, Vec<Value>)]) -> Value {
+    let mut all = Map::new();
+    for (kind, objects) in objects.iter().filter(|(kind, _)| *kind != "Pod") {
+        for object in objects {
+            let name = names.plain(object["metadata"]["name"].as_str().unwrap_or_default());
+            let entries = object["metadata"]["managedFields"].as_array().into_iter().flatten();
+            let entries = entries.map(|entry| {
+                let text = |field: &str| entry[field].as_str().unwrap_or_default();
+                format!("{} {} {}", text("manager"), text("operation"), text("subresource"))
+            });
+            let entries: BTreeSet<String> = entries.collect();
+            all.insert(format!("{kind}/{name}"), entries.into_iter().collect());
+        }
+    }
+    Value::Object(all)
+}
 
 /// Replaces random parts in all texts and keys. Counts under keys that become the same are added.
 pub(crate) fn without_random_parts(value: &Value) -> Value {
@@ -76,6 +98,22 @@ mod tests {
         ] {
             assert_eq!(plain(text), expected);
         }
+    }
+
+    #[test]
+    fn field_managers_are_a_set_for_each_object() {
+        let names = Names::new("d1x1", String::new(), "");
+        let entry = |manager: &str, operation: &str, subresource: Value| json!({ "manager": manager, "operation": operation, "subresource": subresource, "fieldsV1": {} });
+        let entries = [
+            entry("user", "Apply", Value::Null),
+            entry("kube-controller-manager", "Update", "status".into()),
+            entry("kube-controller-manager", "Update", Value::Null),
+        ];
+        let object = json!({ "metadata": { "name": "d1x1-a", "managedFields": entries } });
+        let objects = [("Job", vec![object.clone()]), ("Pod", vec![object])];
+        let expected =
+            ["kube-controller-manager Update ", "kube-controller-manager Update status", "user Apply "];
+        assert_eq!(managers(&names, &objects), json!({ "Job/NAMESPACE-a": expected }));
     }
 
     #[test]

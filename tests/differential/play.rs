@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 use crate::calm;
 use crate::harness::{AuditEvent, object};
 use crate::names::Names;
-use crate::normal::without_random_parts;
+use crate::normal::{managers, without_random_parts};
 use crate::operation::{Action, Fate, Named, Operation, Propagation};
 use crate::plane::Plane;
 use crate::pods;
@@ -401,8 +401,9 @@ impl Stage<'_> {
             }
         }
         let pods = objects.iter().find(|(kind, _)| *kind == "Pod").map(|(_, pods)| pods.clone());
-        let tree = without_random_parts(&snapshot(&mut names, &objects, &events));
-        Ok((tree, names, pods.unwrap_or_default()))
+        let mut tree = snapshot(&mut names, &objects, &events);
+        tree["managers"] = managers(&names, &objects);
+        Ok((without_random_parts(&tree), names, pods.unwrap_or_default()))
     }
 
     async fn list(&self, kind: &ApiResource, is_ours: impl Fn(&str) -> bool) -> Result<Vec<Value>, String> {

@@ -54,6 +54,8 @@ struct Totals {
     unrepeated: Vec<(u64, String)>,
     /// Candidates that are noise, because repeats under kube-controller-manager differ in their objects, by signature of the noise.
     unsteady: BTreeMap<String, usize>,
+    /// Whether a story was told.
+    has_told: bool,
     /// Lists that could not be played.
     broken: Vec<String>,
 }
@@ -75,7 +77,12 @@ impl Search {
     /// Plays seeds, until a time has passed.
     pub(crate) async fn run(&self, seeds: impl IntoIterator<Item = u64>, limit: Option<Duration>) {
         let until = limit.map(|limit| self.began + limit);
-        let in_time = |_: &u64| until.is_none_or(|until| Instant::now() < until);
+        let stops_at_first = std::env::var_os("FIRST").is_some();
+        let in_time = |_: &u64| {
+            let is_over = until.is_some_and(|until| Instant::now() >= until);
+            let has_ended = stops_at_first && self.totals.lock().has_told;
+            !is_over && !has_ended
+        };
         let at_a_time = std::env::var("AT_A_TIME").ok().and_then(|text| text.parse().ok());
         let plays = futures::stream::iter(seeds.into_iter().take_while(in_time));
         let plays = plays.map(|seed| async move { self.judge(seed, &operations(seed)).await });
@@ -128,6 +135,7 @@ impl Search {
             Some(last) if last.shows(&signature) => last,
             _ => trial,
         };
+        self.totals.lock().has_told = true;
         println!("{}", story::tell(seed, &list, &shown.verdict.differences, &shown.played));
     }
 
