@@ -63,9 +63,11 @@ mod shrink;
 mod story;
 mod tables;
 
+use std::ops::RangeFrom;
 use std::time::Duration;
 
 use coxswain_machinery::model::clock::{Clock as _, SystemClock};
+use harness::by_depth;
 use operation::Operation;
 use search::Search;
 
@@ -74,6 +76,11 @@ const PINNED: &str = include_str!("pinned.txt");
 /// Lists that `make test` plays, each behind an empty line: they show the rows of `wanted.tsv`, and differences that were fixed.
 const LISTS: &str = include_str!("lists.txt");
 
+/// Time in which `make test` plays new seeds: none until 1,000 new seeds in a row show no difference.
+const USUAL: Duration = Duration::ZERO;
+/// Time in which `make test-all` plays pinned seeds, lists and new seeds.
+const FULL: Duration = Duration::from_hours(1);
+
 fn list(lines: &str) -> Vec<Operation> {
     let lines = lines.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines.map(|line| line.parse().expect("an operation")).collect()
@@ -81,6 +88,11 @@ fn list(lines: &str) -> Vec<Operation> {
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
+}
+
+/// Returns seeds that were not played before.
+fn new_seeds() -> RangeFrom<u64> {
+    SystemClock.now().as_second() as u64 * 1_000 % 1_000_000..
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -93,8 +105,7 @@ async fn differ() {
     } else if let Some(seed) = number("SEED") {
         search.judge(seed, &generate::operations(seed)).await;
     } else {
-        let first = SystemClock.now().as_second() as u64 * 1_000 % 1_000_000;
-        search.run(first.., Some(Duration::from_secs(number("SECONDS").unwrap_or(60)))).await;
+        search.run(new_seeds(), Some(Duration::from_secs(number("SECONDS").unwrap_or(60)))).await;
     }
     let outcome = search.end();
     // The control planes end first: a failed test prints their logs.
@@ -103,12 +114,13 @@ async fn differ() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pinned_seeds_have_the_same_outcome() {
+async fn pinned_and_new_seeds_have_the_same_outcome() {
     let search = Search::start().await;
     let seeds = PINNED.lines().filter_map(|line| line.split_whitespace().next()?.parse().ok());
     let lists: Vec<Vec<Operation>> = LISTS.split("\n\n").map(list).filter(|list| !list.is_empty()).collect();
     let lists = futures::future::join_all(lists.iter().map(|list| search.judge(0, list)));
     tokio::join!(search.run(seeds.collect::<Vec<u64>>(), None), lists);
+    search.run(new_seeds(), Some(by_depth(USUAL, FULL))).await;
     assert_eq!(search.unmet(), Vec::<String>::new(), "rows of wanted.tsv that no list shows");
     let outcome = search.end();
     // The control planes end first: a failed test prints their logs.
