@@ -24,7 +24,7 @@ pub(crate) const ARGS: [&str; 6] = [
     "--kube-api-qps=500",
     "--kube-api-burst=1000",
     "--max-endpoints-per-slice=3",
-    "--horizontal-pod-autoscaler-sync-period=2s",
+    "--horizontal-pod-autoscaler-sync-period=4s",
     "--horizontal-pod-autoscaler-downscale-stabilization=1s",
     "--horizontal-pod-autoscaler-cpu-initialization-period=1s",
 ];

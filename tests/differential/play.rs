@@ -13,7 +13,7 @@ use kube::api::{
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::calm;
+use crate::calm::{self, Calm};
 use crate::harness::{AuditEvent, object};
 use crate::names::Names;
 use crate::normal::{managers, without_random_parts};
@@ -353,13 +353,14 @@ impl Stage<'_> {
     }
 
     /// Waits for a calm and returns all objects.
-    async fn look_when_calm(&mut self, calm: Duration) -> Result<Value, String> {
+    async fn look_when_calm(&mut self, calm: Calm) -> Result<Value, String> {
         self.plane.wake().await?;
+        sleep(calm.pause).await;
         let since = Instant::now();
         let activity = &self.plane.activity;
         let (mut look, names, pods) = loop {
             let concerns = |place: &str| self.names.owns(place);
-            let quiet = activity.quiet(concerns, since, calm, POLL).await;
+            let quiet = activity.quiet(concerns, since, calm.quiet, POLL).await;
             let before = activity.last_write(concerns);
             let is_late = since.elapsed() > LIMIT;
             if !quiet && !is_late {
