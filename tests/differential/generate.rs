@@ -6,11 +6,10 @@
 
 use serde_json::{Value, json};
 
-use crate::life::LIVES;
 use crate::operation::{Action, Fate, Named, Operation, PROPAGATIONS};
 use crate::random::Random;
-use crate::refusals::{REASONS, Refusal};
 use crate::tables::{self, Field};
+use crate::turmoil::{disturb, refuse, together};
 
 /// Names of objects, and how often they are used. Some are prefixes of others, or have the form of a StatefulSet's pod.
 const NAMES: &[(&str, usize)] = &[
@@ -20,8 +19,6 @@ const NAMES: &[(&str, usize)] = &[
     ("owner", 3),
     ("0", 1),
     ("web-1", 2),
-    // A Job of the CronJob `web`, by its name, of an activation in 2027.
-    ("web-30000000", 2),
     ("a.b", 1),
     ("a-name-of-40-characters-which-is-not-short", 1),
 ];
@@ -47,66 +44,20 @@ const FATES: &[(Fate, &str, usize)] = &[
     (Fate::Relabeled, "user", 3),
 ];
 
+/// Percentage of objects that come with their companion.
+const COMPANION: usize = 50;
+/// Percentage of rounds with operations that belong together (`together`).
+const TOGETHER: usize = 15;
+/// In the place of owner references: a reference to another object of the list.
+const MEMBER: &str = "MEMBER";
+/// Percentage of references whose UID is of an object of another kind.
+const MISMATCH: usize = 10;
+
 /// Percentage of lists that begin with a refusal, and of changes that are one.
 const REFUSED: usize = 6;
-/// Writes that are refused.
-const WRITES: &[&str] = &[
-    "CREATE controllerrevisions",
-    "CREATE endpoints",
-    "CREATE endpointslices",
-    "CREATE jobs",
-    "CREATE persistentvolumeclaims",
-    "CREATE pods",
-    "CREATE replicasets",
-    "DELETE configmaps",
-    "DELETE endpointslices",
-    "DELETE jobs",
-    "DELETE persistentvolumeclaims",
-    "DELETE pods",
-    "DELETE replicasets",
-    "UPDATE controllerrevisions",
-    "UPDATE cronjobs/status",
-    "UPDATE daemonsets/status",
-    "UPDATE deployments",
-    "UPDATE deployments/scale",
-    "UPDATE deployments/status",
-    "UPDATE endpoints",
-    "UPDATE endpointslices",
-    "UPDATE horizontalpodautoscalers/status",
-    "UPDATE jobs",
-    "UPDATE jobs/status",
-    "UPDATE persistentvolumeclaims",
-    "UPDATE persistentvolumeclaims/status",
-    "UPDATE poddisruptionbudgets/status",
-    "UPDATE pods",
-    "UPDATE pods/status",
-    "UPDATE replicasets",
-    "UPDATE replicasets/status",
-    "UPDATE replicationcontrollers/status",
-    "UPDATE resourcequotas/status",
-    "UPDATE serviceaccounts",
-    "UPDATE statefulsets/status",
-];
-
 /// Percentage of lists with events in the life of the manager or with rights that are taken away. Such a list plays alone, so it takes the
 /// time of several.
 const ALONE: usize = 2;
-/// Rights that are taken away: role, verb, resource.
-const RIGHTS: &[(&str, &str, &str)] = &[
-    ("daemon-set-controller", "create", "pods"),
-    ("deployment-controller", "create", "replicasets"),
-    ("deployment-controller", "update", "deployments/status"),
-    ("endpoint-controller", "update", "endpoints"),
-    ("endpointslice-controller", "create", "endpointslices"),
-    ("generic-garbage-collector", "delete", "*"),
-    ("job-controller", "create", "pods"),
-    ("job-controller", "patch", "pods"),
-    ("replicaset-controller", "create", "pods"),
-    ("replicaset-controller", "delete", "pods"),
-    ("statefulset-controller", "create", "persistentvolumeclaims"),
-    ("statefulset-controller", "delete", "pods"),
-];
-
 /// Percentage of patches that are of the subresource `status`, for kinds with fields of it.
 const STATUS: usize = 20;
 
@@ -130,9 +81,10 @@ const METRICS: &[&str] = &[
 ];
 
 /// An object of the list.
-struct Member {
-    named: Named,
-    app: String,
+pub(crate) struct Member {
+    pub(crate) named: Named,
+    /// The value of the label `app` of its pods.
+    pub(crate) app: String,
 }
 
 /// Returns the operations of a seed.
@@ -165,6 +117,10 @@ pub(crate) fn operations(seed: u64) -> Vec<Operation> {
             let is_refusal = random.chance(REFUSED);
             is_refused |= is_refusal;
             list.push(if is_refusal { refuse(&mut random) } else { change(&mut random, &members) });
+        }
+        if random.chance(TOGETHER) {
+            let member = random.pick(&members);
+            list.extend(together(&mut random, member));
         }
         list.push(calm());
     }
@@ -199,40 +155,32 @@ fn members(random: &mut Random) -> Vec<Member> {
         if members.iter().any(|member| member.named == named) {
             continue;
         }
-        let volume = Named { kind: "PersistentVolume".to_owned(), name: format!("NAMESPACE-{name}") };
-        let has_volume = named.kind == "PersistentVolumeClaim" && random.chance(50);
+        let companion = companion(&named.kind, name);
         members.push(Member { named, app: app.to_owned() });
-        if has_volume && members.iter().all(|member| member.named != volume) {
-            members.push(Member { named: volume, app: app.to_owned() });
+        let companion = companion.filter(|other| members.iter().all(|member| member.named != *other));
+        if let Some(named) = companion.filter(|_| random.chance(COMPANION)) {
+            members.push(Member { named, app: app.to_owned() });
         }
     }
     members
 }
 
-fn is_maker(member: &Member) -> bool {
-    MAKERS.contains(&member.named.kind.as_str())
-}
-
-/// Concerns the manager itself.
-fn disturb(random: &mut Random) -> Operation {
-    let action = match random.below(10) {
-        0..7 => Action::Manager(random.pick(&LIVES).0),
-        7..9 => {
-            let (role, verb, resource) = *random.pick(RIGHTS);
-            Action::Forbid { role: role.to_owned(), verb: verb.to_owned(), resource: resource.to_owned() }
-        }
-        _ => Action::Permit,
+/// Returns the object that often occurs with an object of this kind and name.
+fn companion(kind: &str, name: &str) -> Option<Named> {
+    let (kind, name) = match kind {
+        "PersistentVolumeClaim" => ("PersistentVolume", format!("NAMESPACE-{name}")),
+        "HorizontalPodAutoscaler" => ("Deployment", name.to_owned()),
+        // By its name a Job of an activation in 2027.
+        "CronJob" => ("Job", format!("{name}-30000000")),
+        "Endpoints" | "EndpointSlice" => ("Service", name.to_owned()),
+        _ => return None,
     };
-    Operation::new("operator", action)
+    Some(Named { kind: kind.to_owned(), name })
 }
 
-/// Refuses writes of the manager. A client waits a second after 429, during which the manager is not idle: that ends after a few times.
-fn refuse(random: &mut Random) -> Operation {
-    let (code, _) = *random.pick(&REASONS);
-    let times = if code == 429 { random.between(1, 3) } else { random.below(3) };
-    let (operation, resource) = random.pick(WRITES).split_once(' ').unwrap_or_default();
-    let (operation, resource) = (operation.to_owned(), resource.to_owned());
-    Operation::new("admission", Action::Refuse(Refusal { operation, resource, code, times }))
+/// Returns whether the object creates pods.
+pub(crate) fn is_maker(member: &Member) -> bool {
+    MAKERS.contains(&member.named.kind.as_str())
 }
 
 /// Server-side apply of a new object with some odd fields.
@@ -243,7 +191,7 @@ fn apply(random: &mut Random, member: &Member, members: &[Member]) -> Operation 
     for _ in 0..random.between(0, 3) {
         let (at, value) = value(random, &fields);
         if !value.is_null() {
-            tables::set(&mut document, &fields[at].pointer, value);
+            fields[at].set(&mut document, value);
         }
     }
     let mut document = fill(random, &document, member, members);
@@ -290,13 +238,13 @@ fn change(random: &mut Random, members: &[Member]) -> Operation {
             let mut patch = json!({});
             if !status.is_empty() && random.chance(STATUS) {
                 let (at, value) = value(random, &status);
-                tables::set(&mut patch, &status[at].pointer, value);
+                status[at].set(&mut patch, value);
                 let patch = fill(random, &patch, member, members);
                 return Operation::new("other", Action::Status(named, patch));
             }
             for _ in 0..random.between(1, 2) {
                 let (at, value) = value(random, &fields);
-                tables::set(&mut patch, &fields[at].pointer, value);
+                fields[at].set(&mut patch, value);
             }
             let patch = fill(random, &patch, member, members);
             Operation::new("other", Action::Patch(named, patch))
@@ -313,8 +261,31 @@ fn advance(random: &mut Random, members: &[Member]) -> Operation {
     Operation::new(actor, Action::Pods { fate, selector, take })
 }
 
+/// Returns a reference to an object of the list.
+fn reference(random: &mut Random, members: &[Member]) -> Value {
+    let Named { kind, name } = &random.pick(members).named;
+    let (mut api_version, mut kind_of_reference) = (&tables::kind(kind).document["apiVersion"], kind);
+    if random.chance(MISMATCH) {
+        let other = random.pick(tables::kinds());
+        (api_version, kind_of_reference) = (&other.document["apiVersion"], &other.name);
+    }
+    json!({
+        "apiVersion": api_version,
+        "kind": kind_of_reference,
+        "name": name,
+        "uid": format!("UID({kind}/{name})"),
+        "controller": random.chance(50),
+        "blockOwnerDeletion": random.chance(50),
+    })
+}
+
 /// Replaces the words of the tables.
 fn fill(random: &mut Random, document: &Value, member: &Member, members: &[Member]) -> Value {
+    let mut document = document.clone();
+    if document["metadata"]["ownerReferences"] == MEMBER {
+        document["metadata"]["ownerReferences"] = json!([reference(random, members)]);
+    }
+    let document = &document;
     let short = |named: &Named| named.name.trim_start_matches("NAMESPACE-").to_owned();
     let other = short(&random.pick(members).named);
     let name = short(&member.named);
@@ -362,7 +333,7 @@ mod tests {
         let mut operations_in_all = 0;
         for seed in 0..SEEDS {
             let list = operations(seed);
-            assert!((2..=53).contains(&list.len()), "{seed}: {} operations", list.len());
+            assert!((2..=70).contains(&list.len()), "{seed}: {} operations", list.len());
             assert_eq!(list.last(), Some(&calm()), "{seed}");
             operations_in_all += list.len();
         }
@@ -412,6 +383,8 @@ mod tests {
             "\"lastScheduleTime\":",
             "\"priorityClassName\":\"low\"",
             "web#a?b",
+            "-30000000\"",
+            "\"uid\":\"UID(CronJob/",
             "admission refuse CREATE pods ",
             "admission allow",
             "operator take-over",
@@ -420,7 +393,7 @@ mod tests {
         ] {
             assert!(lines.contains(text), "{text}");
         }
-        for word in ["APP", "OTHER", "\"NAME"] {
+        for word in ["APP", "OTHER", "MEMBER", "\"NAME"] {
             assert!(!lines.replace("NAMESPACE", "").contains(word), "{word}");
         }
     }

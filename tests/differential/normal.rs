@@ -1,4 +1,5 @@
-//! The field managers of objects, and words for random parts of names that the parity snapshot leaves: hashes of ReplicaSets and ends of pods that no longer exist.
+//! The field managers of objects, and words for random parts of names that the parity snapshot leaves: hashes of ReplicaSets and ends of pods
+//! that no longer exist.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,8 @@ const RANDOM: &str = "bcdfghjklmnpqrstvwxz2456789";
 const END: usize = 5;
 const HASH: std::ops::RangeInclusive<usize> = 6..=10;
 
-/// Returns the field managers of each object (`KIND/NAME`), as `MANAGER OPERATION SUBRESOURCE`. Pods are left out, because their names are random.
+/// Returns the field managers of each object (`KIND/NAME`), as `MANAGER OPERATION SUBRESOURCE`. Pods are left out, because their
+/// names are random.
 pub(crate) fn managers(names: &Names, objects: &[(&str, Vec<Value>)]) -> Value {
     let mut all = Map::new();
     for (kind, objects) in objects.iter().filter(|(kind, _)| *kind != "Pod") {

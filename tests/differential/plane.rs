@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::thread;
 
+use futures::future::join_all;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::{Api, Patch, PatchParams, PostParams};
@@ -74,11 +75,7 @@ pub(crate) async fn start() -> Vec<Plane> {
         let starts: Vec<_> = programs.iter().map(|program| scope.spawn(|| start_one(*program))).collect();
         starts.into_iter().map(|start| start.join().expect("the control plane starts")).collect()
     });
-    let mut planes = Vec::new();
-    for (program, control_plane) in programs.into_iter().zip(started) {
-        planes.push(follow(program, control_plane).await);
-    }
-    planes
+    join_all(programs.into_iter().zip(started).map(|(program, started)| follow(program, started))).await
 }
 
 fn start_one(program: Program) -> ControlPlane {

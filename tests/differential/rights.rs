@@ -1,4 +1,5 @@
-//! Rights of a controller that an operator takes away for a while. The roles are those of the whole control plane, so lists with such operations play alone.
+//! Rights of a controller that an operator takes away for a while. The roles are those of the whole control plane, so lists with such
+//! operations play alone.
 
 use std::time::Duration;
 

@@ -184,10 +184,13 @@ impl Search {
     async fn shrink(&self, seed: u64, list: &[Operation], signature: &str) -> Vec<Operation> {
         let until = Instant::now() + PATIENCE;
         let mut shrinker = Shrinker::new(list.len());
+        // Lists that play alone wait for each other.
+        let is_alone = list.iter().any(Operation::concerns_plane);
+        let tries = if is_alone { 1 } else { TRIES_AT_A_TIME };
         let pick = |kept: &[usize]| kept.iter().map(|at| list[*at].clone()).collect::<Vec<_>>();
         while Instant::now() < until {
             let candidates: Vec<Vec<Operation>> =
-                shrinker.candidates(TRIES_AT_A_TIME).iter().map(|kept| pick(kept)).collect();
+                shrinker.candidates(tries).iter().map(|kept| pick(kept)).collect();
             if candidates.is_empty() {
                 break;
             }
