@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 use crate::calm::{self, Calm};
 use crate::harness::{AuditEvent, object};
 use crate::names::Names;
-use crate::normal::{managers, without_random_parts};
+use crate::normal::{managers, revision_hashes, show_by_address, without_random_parts};
 use crate::operation::{Action, Fate, Named, Operation, Propagation};
 use crate::plane::Plane;
 use crate::pods;
@@ -404,11 +404,14 @@ impl Stage<'_> {
         let pods = objects.iter().find(|(kind, _)| *kind == "Pod").map(|(_, pods)| pods.clone());
         let mut tree = snapshot(&mut names, &objects, &events);
         tree["managers"] = managers(&names, &objects);
-        Ok((without_random_parts(&tree), names, pods.unwrap_or_default()))
+        Ok((without_random_parts(&tree, &revision_hashes(&objects)), names, pods.unwrap_or_default()))
     }
 
     async fn list(&self, kind: &ApiResource, is_ours: impl Fn(&str) -> bool) -> Result<Vec<Value>, String> {
         let list = self.api(kind).list(&ListParams::default()).await.map_err(say)?;
+            if matches!(*kind, "EndpointSlice" | "Endpoints") {
+                found.iter_mut().for_each(show_by_address);
+            }
         let ours =
             list.items.iter().filter(|each| is_ours(each.metadata.name.as_deref().unwrap_or_default()));
         ours.map(|each| serde_json::to_value(each).map_err(|error| error.to_string())).collect()
