@@ -1,7 +1,9 @@
 //! The life of a manager: it ends, restarts, or the other manager takes over. This concerns the whole control plane, so lists with such
 //! operations play alone.
 //!
-//! A manager that ended is down until the next calm, which starts it first: what happens meanwhile, it must find by itself.
+//! A manager that ended is down until the next calm, which starts it first. The manager must detect changes that were made while it was down.
+//! After a restart or a takeover the next operation waits until the manager leads: kube-controller-manager keeps its Lease when it ends, and
+//! Coxswain releases it.
 
 use std::time::Duration;
 
@@ -43,7 +45,7 @@ pub(crate) const LIVES: [(Life, &str); 4] =
 /// The managers of a control plane.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Managers {
-    /// Whether the manager that is in charge does not run.
+    /// True while no manager runs.
     is_down: bool,
     /// Whether the other manager is in charge.
     is_other: bool,
@@ -110,10 +112,11 @@ impl Managers {
 }
 
 impl Plane {
-    /// Performs an event in the life of the manager.
-    pub(crate) fn live(&self, life: Life) {
+    /// Performs an event in the life of the manager, and waits until a manager that it starts leads.
+    pub(crate) async fn live(&self, life: Life) -> Result<(), String> {
         let steps = self.managers.lock().live(life, self.program, SystemClock.now());
         self.take(&steps);
+        if matches!(life, Life::Restart | Life::TakeOver) { self.wait_for_leader().await } else { Ok(()) }
     }
 
     /// Starts the manager in charge if it is down, and waits until it leads.

@@ -234,10 +234,7 @@ impl Stage<'_> {
                 self.plane.refusals.allow(self.namespace);
                 Ok("ok".to_owned())
             }
-            Action::Manager(life) => {
-                self.plane.live(*life);
-                Ok("ok".to_owned())
-            }
+            Action::Manager(life) => self.plane.live(*life).await.map(|()| "ok".to_owned()),
             Action::Forbid { role, verb, resource } => {
                 self.plane.forbid(role, verb, resource).await.map(|()| "ok".to_owned())
             }
