@@ -6,6 +6,7 @@ use std::time::Duration;
 use coxswain_machinery::model::clock::{Clock as _, SystemClock};
 use jiff::Unit;
 use k8s_openapi::api::core::v1::{Event, Namespace, Pod, ServiceAccount};
+use k8s_openapi::api::storage::v1::StorageClass;
 use kube::Resource as _;
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, EvictParams, ListParams, Patch, PatchParams, PostParams,
@@ -57,6 +58,12 @@ const COMPARED: &[&str] = &[
 /// Kinds whose names are random or have hashes, so that no word can stand for their UIDs.
 const RANDOM_NAMES: &[&str] = &["ControllerRevision", "EndpointSlice", "Pod", "ReplicaSet"];
 
+/// The ends of the names of each list's own StorageClasses, and their further fields. Claims of one list must not bind to volumes of another.
+const CLASSES: [(&str, &str); 2] = [
+    ("waits", r#"{"volumeBindingMode":"WaitForFirstConsumer"}"#),
+    ("grows", r#"{"allowVolumeExpansion":true,"reclaimPolicy":"Retain"}"#),
+];
+
 /// A control plane that is not calm by then is compared anyway, and the comparison has a field for it.
 const LIMIT: Duration = Duration::from_mins(1);
 const POLL: Duration = Duration::from_millis(200);
@@ -103,8 +110,9 @@ pub(crate) async fn play(plane: &Plane, namespace: &str, operations: &[Operation
         }
     }
     played.looks.push(stage.look_when_calm(calm::after(operations, true)).await?);
+    let writes = plane.take_writes(namespace);
     stage.leave().await?;
-    for event in plane.take_writes(namespace).iter().filter(|event| event.is_from(plane.program)) {
+    for event in writes.iter().filter(|event| event.is_from(plane.program)) {
         let (controller, resource) = (controller(event), event.resource());
         if !matches!(resource.as_str(), "events" | "serviceaccounts/token") {
             *played.writes.entry(format!("{controller} {resource}")).or_default() += 1;
@@ -157,6 +165,13 @@ impl Stage<'_> {
         let labels = if has_refusals { json!({ key: value }) } else { json!({}) };
         let new = object(json!({ "metadata": { "name": self.namespace, "labels": labels } }));
         namespaces.create(&PostParams::default(), &new).await.map_err(say)?;
+        let classes: Api<StorageClass> = Api::all(client.clone());
+        for (end, fields) in CLASSES {
+            let mut class: Value = serde_json::from_str(fields).map_err(|error| error.to_string())?;
+            class["metadata"] = json!({ "name": format!("{}-{end}", self.namespace) });
+            class["provisioner"] = "kubernetes.io/no-provisioner".into();
+            classes.create(&PostParams::default(), &object(class)).await.map_err(say)?;
+        }
         let accounts: Api<ServiceAccount> = Api::namespaced(client, self.namespace);
         let deadline = Instant::now() + LIMIT;
         while accounts.get_opt("default").await.map_err(say)?.is_none() {
@@ -168,13 +183,20 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Deletes the objects for which controllers would retry, so that they do not disturb later lists.
+    /// Deletes the objects for which controllers would retry and the objects in no namespace, so that they do not disturb later lists.
     async fn leave(&self) -> Result<(), String> {
         self.plane.refusals.allow(self.namespace);
         for kind in ["CronJob", "HorizontalPodAutoscaler", "PersistentVolumeClaim", "ResourceQuota"] {
             let api = self.api(&resource(kind)?);
             let deleted = api.delete_collection(&DeleteParams::background(), &ListParams::default()).await;
             drop(deleted.map_err(say)?);
+        }
+        for kind in ["CertificateSigningRequest", "PersistentVolume", "Realm", "StorageClass"] {
+            let kind = resource(kind)?;
+            for object in self.list(&kind, |name| self.names.owns(name)).await? {
+                let name = segment(object["metadata"]["name"].as_str().unwrap_or_default());
+                result(self.api(&kind).delete(&name, &DeleteParams::background()).await)?;
+            }
         }
         Ok(())
     }
@@ -387,6 +409,9 @@ impl Stage<'_> {
                 // The hash of the requester's certificate.
                 drop(spec.shift_remove("extra"));
             }
+            if matches!(*kind, "EndpointSlice" | "Endpoints") {
+                found.iter_mut().for_each(show_by_address);
+            }
             objects.push((kind, found));
         }
         let event = ApiResource::erase::<Event>(&());
@@ -406,9 +431,6 @@ impl Stage<'_> {
 
     async fn list(&self, kind: &ApiResource, is_ours: impl Fn(&str) -> bool) -> Result<Vec<Value>, String> {
         let list = self.api(kind).list(&ListParams::default()).await.map_err(say)?;
-            if matches!(*kind, "EndpointSlice" | "Endpoints") {
-                found.iter_mut().for_each(show_by_address);
-            }
         let ours =
             list.items.iter().filter(|each| is_ours(each.metadata.name.as_deref().unwrap_or_default()));
         ours.map(|each| serde_json::to_value(each).map_err(|error| error.to_string())).collect()
