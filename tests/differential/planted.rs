@@ -29,6 +29,6 @@ fn planted_faults_have_a_row_and_apply_to_the_code() {
         git.arg("apply").arg("--check").arg(&patch).current_dir(env!("CARGO_MANIFEST_DIR"));
         let output = git.output().expect("git runs");
         let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{} has to be written anew: {stderr}", patch.display());
+        assert!(output.status.success(), "{} no longer applies; regenerate it: {stderr}", patch.display());
     }
 }
