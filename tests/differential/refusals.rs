@@ -145,7 +145,7 @@ fn judge(request: &Value, rules: &mut Rules) -> Value {
     let code = rule.code;
     match rule.times {
         0 => {}
-        // The last of them.
+        // The limit is reached: an empty operation matches no request.
         1 => rule.operation.clear(),
         more => rule.times = more - 1,
     }

@@ -13,7 +13,7 @@ use crate::play::say;
 
 /// The beginning of the names of the controllers' roles.
 const ROLE: &str = "system:controller:";
-/// Time until the API server goes by a changed role.
+/// Time that the API server takes to apply a changed role.
 const IN_FORCE: Duration = Duration::from_secs(1);
 
 impl Plane {

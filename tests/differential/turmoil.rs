@@ -1,4 +1,4 @@
-//! Operations that hurt: refused writes, events in the life of the manager, and operations that belong together.
+//! Disruptive operations: refused writes, manager restarts, sequences without a calm.
 
 use serde_json::{Value, json};
 
@@ -76,8 +76,7 @@ pub(crate) fn disturb(random: &mut Random) -> Operation {
     Operation::new("operator", action)
 }
 
-/// Returns a refusal of writes of the manager. A client waits a second after 429, and the manager is not idle meanwhile, so 429 ends after a
-/// few times.
+/// Returns a refusal of writes of the manager. A 429 rule has a limit: a client that waits for Retry-After keeps the manager busy.
 pub(crate) fn refuse(random: &mut Random) -> Operation {
     let (code, _) = *random.pick(&REASONS);
     let times = if code == 429 { random.between(1, 3) } else { random.below(3) };
@@ -86,7 +85,7 @@ pub(crate) fn refuse(random: &mut Random) -> Operation {
     Operation::new("admission", Action::Refuse(Refusal { operation, resource, code, times }))
 }
 
-/// Returns operations on an object without a calm between them, whose order in time hurts.
+/// Returns a race-prone sequence of operations on one object.
 pub(crate) fn together(random: &mut Random, member: &Member) -> Vec<Operation> {
     let Member { named, app } = member;
     let patch = |patch: Value| Operation::new("other", Action::Patch(named.clone(), patch));
