@@ -17,7 +17,7 @@ use crate::play::Played;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Difference {
     pub(crate) round: usize,
-    /// `KIND.NAME.FIELD`, `events.TEXT`, `operations.OPERATION` or `writes.CONTROLLER RESOURCE`.
+    /// `KIND.NAME.FIELD`, `events.TEXT`, `managers.KIND/NAME`, `operations.OPERATION` or `writes.CONTROLLER RESOURCE`.
     pub(crate) path: String,
     pub(crate) kcm: Value,
     pub(crate) ours: Value,
@@ -57,6 +57,10 @@ impl Difference {
                 format!("operations {}", title.split('/').next().unwrap_or_default())
             }
             "writes" => self.path.clone(),
+            // `KIND/NAME`
+            "managers" => {
+                format!("managers {} {}", rest.split('/').next().unwrap_or_default(), self.change())
+            }
             "Pod" if rest.is_empty() => {
                 let side = if self.kcm.is_null() { &self.ours } else { &self.kcm };
                 format!("Pod {} {}", side["status"], side["owners"].as_array().map_or(0, Vec::len))
@@ -74,6 +78,7 @@ impl Difference {
         let (kind, rest) = self.path.split_once('.').unwrap_or((&self.path, ""));
         match kind {
             "calm" | "operations" | "writes" => None,
+            "managers" => Some(rest.to_owned()),
             // `Normal REASON by COMPONENT about VERSION KIND/NAME: MESSAGE`
             "events" => rest.split(' ').nth(6).map(|named| named.trim_end_matches(':').to_owned()),
             "Pod" => Some("Pod/".to_owned()),
@@ -86,8 +91,20 @@ impl Difference {
         }
     }
 
+    /// Returns the sorts of difference, each once, in order. The first difference of each sort stands for it.
+    pub(crate) fn sorts(all: &[Self]) -> Vec<Self> {
+        let mut sorts: Vec<Self> = Vec::new();
+        for difference in all {
+            // Linear: a verdict has the differences of one round, of a few sorts.
+            if sorts.iter().all(|sort| sort.signature() != difference.signature()) {
+                sorts.push(difference.clone());
+            }
+        }
+        sorts
+    }
+
     /// Returns the part of the path that names an object. All pods are one, because their names are random.
-    fn object(&self) -> String {
+    pub(crate) fn object(&self) -> String {
         if self.path.starts_with("Pod.") {
             return "Pod".to_owned();
         }
@@ -105,8 +122,8 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Returns where a play differs from another in a round.
-fn between(round: usize, first: &Value, second: &Value) -> Vec<Difference> {
+/// Returns the differences between two plays in a round.
+pub(crate) fn between(round: usize, first: &Value, second: &Value) -> Vec<Difference> {
     let found = differences("", first, second).into_iter();
     let found = found.map(|each| Difference { round, path: each.path, kcm: each.recorded, ours: each.ours });
     let (pods, others): (Vec<_>, Vec<_>) = found.partition(|difference| difference.path == "Pod");
@@ -251,7 +268,15 @@ mod tests {
             of("events.Normal Killing by job-controller about batch/v1 Job/a: x"),
             "events Normal Killing by job-controller"
         );
+        assert_eq!(of("managers.Job/a.b"), "managers Job 1 -> 2");
         assert_eq!(of("operations.12 user apply Job/web"), "operations user apply Job");
         assert_eq!(of("StatefulSet.web.spec.ordinals"), of("StatefulSet.db.spec.ordinals"));
+        let all = ["Job.web.status.a", "Job.db.status.a", "Job.db.status.b"].map(|path| Difference {
+            round: 0,
+            path: path.to_owned(),
+            kcm: json!(1),
+            ours: json!(2),
+        });
+        assert_eq!(Difference::sorts(&all), [all[0].clone(), all[2].clone()]);
     }
 }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::operation::{Action, Fate, Named, Operation, PROPAGATIONS};
 use crate::random::Random;
 use crate::tables::{self, Field};
+use crate::turmoil::{disturb, refuse, together};
 
 /// Names of objects, and how often they are used. Some are prefixes of others, or have the form of a StatefulSet's pod.
 const NAMES: &[(&str, usize)] = &[
@@ -43,13 +44,47 @@ const FATES: &[(Fate, &str, usize)] = &[
     (Fate::Relabeled, "user", 3),
 ];
 
+/// Percentage of objects that come with their companion.
+const COMPANION: usize = 50;
+/// Percentage of rounds with operations that belong together (`together`).
+const TOGETHER: usize = 15;
+/// In the place of owner references: a reference to another object of the list.
+const MEMBER: &str = "MEMBER";
+/// Percentage of references whose UID is of an object of another kind.
+const MISMATCH: usize = 10;
+
+/// Percentage of lists that begin with a refusal, and of changes that are one.
+const REFUSED: usize = 6;
+/// Percentage of lists with events in the life of the manager or with rights that are taken away. Such a list plays alone, so it takes the
+/// time of several.
+const ALONE: usize = 2;
+/// Percentage of patches that are of the subresource `status`, for kinds with fields of it.
+const STATUS: usize = 20;
+
 /// Kinds in no namespace. Their names begin with the namespace of the list.
-const CLUSTER_SCOPED: &[&str] = &["CertificateSigningRequest", "PersistentVolume"];
+const CLUSTER_SCOPED: &[&str] = &["CertificateSigningRequest", "PersistentVolume", "Realm"];
+/// The end of the names of Roles, which may have characters that mean something in a URL.
+const ODD_END: &str = "#a?b";
+/// Bytes that are not UTF-8, in objects that are written in protobuf.
+const INVALID: &str = "ÿ";
+
+/// Answers of the metrics APIs.
+const METRICS: &[&str] = &[
+    r#"{"usage":{"cpu":"100m","memory":"1Mi"}}"#,
+    r#"{"usage":{"cpu":"900m","memory":"1Gi"}}"#,
+    r#"{"usage":{"cpu":"1u"},"custom":{"pods/requests":"5"}}"#,
+    r#"{"usage":{"cpu":"400m"},"without":1,"strangers":["gone"]}"#,
+    r#"{"containers":{"main":{"cpu":"250m"}},"external":{"queue":["3","4"]}}"#,
+    r#"{"custom":{"pods/requests":"25k"},"external":{"queue":[]}}"#,
+    r#"{"instead":{"metrics.k8s.io":{"code":503},"external.metrics.k8s.io":{"code":403}}}"#,
+    "{}",
+];
 
 /// An object of the list.
-struct Member {
-    named: Named,
-    app: String,
+pub(crate) struct Member {
+    pub(crate) named: Named,
+    /// The value of the label `app` of its pods.
+    pub(crate) app: String,
 }
 
 /// Returns the operations of a seed.
@@ -57,17 +92,35 @@ pub(crate) fn operations(seed: u64) -> Vec<Operation> {
     let mut random = Random::new(seed);
     let members = members(&mut random);
     let mut list = Vec::new();
+    let mut is_refused = random.chance(REFUSED);
+    if is_refused {
+        list.push(refuse(&mut random));
+    }
+    let is_alone = random.chance(ALONE);
     let at_first = random.between(1, members.len());
     for member in &members[..at_first] {
         list.push(apply(&mut random, member, &members));
     }
     list.push(calm());
     for _ in 0..random.between(2, 5) {
+        if is_alone && random.chance(40) {
+            list.push(disturb(&mut random));
+        }
+        if is_refused && random.chance(50) {
+            is_refused = false;
+            list.push(Operation::new("admission", Action::Allow));
+        }
         for _ in 0..random.between(0, 3) {
             list.push(advance(&mut random, &members));
         }
         for _ in 0..random.between(0, 2) {
-            list.push(change(&mut random, &members));
+            let is_refusal = random.chance(REFUSED);
+            is_refused |= is_refusal;
+            list.push(if is_refusal { refuse(&mut random) } else { change(&mut random, &members) });
+        }
+        if random.chance(TOGETHER) {
+            let member = random.pick(&members);
+            list.extend(together(&mut random, member));
         }
         list.push(calm());
     }
@@ -97,29 +150,60 @@ fn members(random: &mut Random) -> Vec<Member> {
         let prefix = if CLUSTER_SCOPED.contains(&kind.as_str()) { "NAMESPACE-" } else { "" };
         let name = random.weighted(NAMES, |(_, weight)| *weight).0;
         let app = if random.chance(75) { name } else { "web" };
-        let named = Named { kind, name: format!("{prefix}{name}") };
-        if members.iter().all(|member| member.named != named) {
+        let end = if kind == "Role" { ODD_END } else { "" };
+        let named = Named { kind, name: format!("{prefix}{name}{end}") };
+        if members.iter().any(|member| member.named == named) {
+            continue;
+        }
+        let companion = companion(&named.kind, name);
+        members.push(Member { named, app: app.to_owned() });
+        let companion = companion.filter(|other| members.iter().all(|member| member.named != *other));
+        if let Some(named) = companion.filter(|_| random.chance(COMPANION)) {
             members.push(Member { named, app: app.to_owned() });
         }
     }
     members
 }
 
-fn is_maker(member: &Member) -> bool {
+/// Returns the object that often occurs with an object of this kind and name.
+fn companion(kind: &str, name: &str) -> Option<Named> {
+    let (kind, name) = match kind {
+        "PersistentVolumeClaim" => ("PersistentVolume", format!("NAMESPACE-{name}")),
+        "HorizontalPodAutoscaler" => ("Deployment", name.to_owned()),
+        // By its name a Job of an activation in 2027.
+        "CronJob" => ("Job", format!("{name}-30000000")),
+        "Endpoints" | "EndpointSlice" => ("Service", name.to_owned()),
+        _ => return None,
+    };
+    Some(Named { kind: kind.to_owned(), name })
+}
+
+/// Returns whether the object creates pods.
+pub(crate) fn is_maker(member: &Member) -> bool {
     MAKERS.contains(&member.named.kind.as_str())
 }
 
 /// Server-side apply of a new object with some odd fields.
 fn apply(random: &mut Random, member: &Member, members: &[Member]) -> Operation {
     let mut document = tables::kind(&member.named.kind).document.clone();
-    let fields = tables::fields(&member.named.kind);
+    let fields: Vec<&Field> =
+        tables::fields(&member.named.kind).into_iter().filter(|field| !field.is_status()).collect();
     for _ in 0..random.between(0, 3) {
         let (at, value) = value(random, &fields);
         if !value.is_null() {
-            tables::set(&mut document, &fields[at].pointer, value);
+            fields[at].set(&mut document, value);
         }
     }
-    let document = fill(random, &document, member, members);
+    let mut document = fill(random, &document, member, members);
+    // The API server has no protobuf for custom kinds.
+    let is_custom = document["apiVersion"] == "parity.example.com/v1";
+    if !is_custom && random.chance(if member.named.kind == "Role" { 30 } else { 3 }) {
+        if member.named.kind == "Role" && random.chance(50) {
+            document["metadata"]["name"] = format!("{}{INVALID}", member.named.name).into();
+        }
+        tables::set(&mut document, "/metadata/annotations/note", INVALID.into());
+        return Operation::new("attacker", Action::Wire(document));
+    }
     Operation::new("user", Action::Apply(document))
 }
 
@@ -139,17 +223,28 @@ fn change(random: &mut Random, members: &[Member]) -> Operation {
         25..60 if named.kind == "CertificateSigningRequest" => {
             Operation::new("approver", Action::Approve(named))
         }
+        25..45 if named.kind == "HorizontalPodAutoscaler" => {
+            let numbers = serde_json::from_str(random.pick::<&str>(METRICS)).unwrap_or_default();
+            Operation::new("metrics", Action::Metrics(numbers))
+        }
         40..55 => {
             let propagation = random.pick(&PROPAGATIONS).0;
             Operation::new("user", Action::Delete(named, propagation))
         }
         _ => {
             let fields = tables::fields(&named.kind);
-            let fields: Vec<&Field> = fields.into_iter().filter(|field| !field.only_new).collect();
+            let (status, fields): (Vec<&Field>, Vec<&Field>) =
+                fields.into_iter().filter(|field| !field.only_new).partition(|field| field.is_status());
             let mut patch = json!({});
+            if !status.is_empty() && random.chance(STATUS) {
+                let (at, value) = value(random, &status);
+                status[at].set(&mut patch, value);
+                let patch = fill(random, &patch, member, members);
+                return Operation::new("other", Action::Status(named, patch));
+            }
             for _ in 0..random.between(1, 2) {
                 let (at, value) = value(random, &fields);
-                tables::set(&mut patch, &fields[at].pointer, value);
+                fields[at].set(&mut patch, value);
             }
             let patch = fill(random, &patch, member, members);
             Operation::new("other", Action::Patch(named, patch))
@@ -166,8 +261,31 @@ fn advance(random: &mut Random, members: &[Member]) -> Operation {
     Operation::new(actor, Action::Pods { fate, selector, take })
 }
 
+/// Returns a reference to an object of the list.
+fn reference(random: &mut Random, members: &[Member]) -> Value {
+    let Named { kind, name } = &random.pick(members).named;
+    let (mut api_version, mut kind_of_reference) = (&tables::kind(kind).document["apiVersion"], kind);
+    if random.chance(MISMATCH) {
+        let other = random.pick(tables::kinds());
+        (api_version, kind_of_reference) = (&other.document["apiVersion"], &other.name);
+    }
+    json!({
+        "apiVersion": api_version,
+        "kind": kind_of_reference,
+        "name": name,
+        "uid": format!("UID({kind}/{name})"),
+        "controller": random.chance(50),
+        "blockOwnerDeletion": random.chance(50),
+    })
+}
+
 /// Replaces the words of the tables.
 fn fill(random: &mut Random, document: &Value, member: &Member, members: &[Member]) -> Value {
+    let mut document = document.clone();
+    if document["metadata"]["ownerReferences"] == MEMBER {
+        document["metadata"]["ownerReferences"] = json!([reference(random, members)]);
+    }
+    let document = &document;
     let short = |named: &Named| named.name.trim_start_matches("NAMESPACE-").to_owned();
     let other = short(&random.pick(members).named);
     let name = short(&member.named);
@@ -215,7 +333,7 @@ mod tests {
         let mut operations_in_all = 0;
         for seed in 0..SEEDS {
             let list = operations(seed);
-            assert!((2..=40).contains(&list.len()), "{seed}: {} operations", list.len());
+            assert!((2..=70).contains(&list.len()), "{seed}: {} operations", list.len());
             assert_eq!(list.last(), Some(&calm()), "{seed}");
             operations_in_all += list.len();
         }
@@ -223,14 +341,32 @@ mod tests {
     }
 
     #[test]
+    fn answers_of_metrics_apis_are_numbers_of_the_harness() {
+        for text in METRICS {
+            let numbers = serde_json::from_str::<crate::harness::Numbers>(text);
+            assert!(numbers.is_ok(), "{text}: {numbers:?}");
+        }
+    }
+
+    #[test]
+    fn status_is_patched_as_a_subresource_only() {
+        for operation in (0..SEEDS).flat_map(operations) {
+            match &operation.action {
+                Action::Apply(document) | Action::Wire(document) | Action::Patch(_, document) => {
+                    assert!(document["status"].is_null(), "{operation}");
+                }
+                Action::Status(_, patch) => assert!(patch["spec"].is_null(), "{operation}"),
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
     fn every_kind_and_every_value_of_a_field_is_used() {
         let lists: Vec<Operation> = (0..SEEDS).flat_map(operations).collect();
         let kinds: BTreeSet<String> = lists
             .iter()
-            .filter_map(|operation| match &operation.action {
-                Action::Apply(object) => object["kind"].as_str().map(str::to_owned),
-                _ => None,
-            })
+            .filter_map(|operation| operation.applied()?["kind"].as_str().map(str::to_owned))
             .collect();
         assert_eq!(kinds, tables::kinds().iter().map(|kind| kind.name.clone()).collect());
         let lines: String = lists.iter().map(ToString::to_string).collect();
@@ -241,10 +377,23 @@ mod tests {
             "\"150%\"",
             "2147483647",
             "UID(ConfigMap/owner)",
+            "UID(Realm/NAMESPACE-",
+            "attacker wire {",
+            "metrics metrics {",
+            "\"lastScheduleTime\":",
+            "\"priorityClassName\":\"low\"",
+            "web#a?b",
+            "-30000000\"",
+            "\"uid\":\"UID(CronJob/",
+            "admission refuse CREATE pods ",
+            "admission allow",
+            "operator take-over",
+            "operator kill",
+            "operator forbid ",
         ] {
             assert!(lines.contains(text), "{text}");
         }
-        for word in ["APP", "OTHER", "\"NAME"] {
+        for word in ["APP", "OTHER", "MEMBER", "\"NAME"] {
             assert!(!lines.replace("NAMESPACE", "").contains(word), "{word}");
         }
     }

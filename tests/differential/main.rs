@@ -2,9 +2,11 @@
 //!
 //! A seed decides a list (`generate`). Each list is played at the same time on three control planes (`plane`): twice under
 //! kube-controller-manager, because a field in which two such plays differ is noise, and once under Coxswain. Many lists play next to each
-//! other, each in its own namespace. A list with a difference is played again, then made shorter (`shrink`) while the difference stays.
+//! other, each in its own namespace. A list with a difference is played twice more (`repeat`), then made shorter (`shrink`) while the difference
+//! stays.
 //!
-//! `SECONDS=600 make differ` plays new seeds, `SEED=… make differ` repeats one, and `LIST=FILE make differ` plays the operations of a file.
+//! `SECONDS=600 make differ` plays new seeds, `SEED=… make differ` repeats one, and `LIST=FILE make differ` plays the operations of a file. With
+//! `FIRST=1` a run ends after the first story.
 
 #![expect(
     clippy::expect_used,
@@ -38,24 +40,35 @@ mod slices;
 mod snapshot;
 #[path = "../integration/parity/subsets.rs"]
 mod subsets;
+#[path = "../integration/parity/wire.rs"]
+mod wire;
 
+mod calm;
 mod compare;
 mod generate;
 mod known;
+mod life;
 mod normal;
 mod operation;
 mod plane;
+mod planted;
 mod play;
 mod pods;
 mod random;
+mod refusals;
+mod repeat;
+mod rights;
 mod search;
 mod shrink;
 mod story;
 mod tables;
+mod turmoil;
 
+use std::ops::RangeFrom;
 use std::time::Duration;
 
 use coxswain_machinery::model::clock::{Clock as _, SystemClock};
+use harness::by_depth;
 use operation::Operation;
 use search::Search;
 
@@ -64,6 +77,11 @@ const PINNED: &str = include_str!("pinned.txt");
 /// Lists that `make test` plays, each behind an empty line: they show the rows of `wanted.tsv`, and differences that were fixed.
 const LISTS: &str = include_str!("lists.txt");
 
+/// Time in which `make test` plays new seeds: none until 1,000 new seeds in a row show no difference.
+const USUAL: Duration = Duration::ZERO;
+/// Time in which `make test-all` plays pinned seeds, lists and new seeds.
+const FULL: Duration = Duration::from_hours(1);
+
 fn list(lines: &str) -> Vec<Operation> {
     let lines = lines.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines.map(|line| line.parse().expect("an operation")).collect()
@@ -71,6 +89,11 @@ fn list(lines: &str) -> Vec<Operation> {
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
+}
+
+/// Returns seeds that were not played before.
+fn new_seeds() -> RangeFrom<u64> {
+    SystemClock.now().as_second() as u64 * 1_000 % 1_000_000..
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -83,8 +106,7 @@ async fn differ() {
     } else if let Some(seed) = number("SEED") {
         search.judge(seed, &generate::operations(seed)).await;
     } else {
-        let first = SystemClock.now().as_second() as u64 * 1_000 % 1_000_000;
-        search.run(first.., Some(Duration::from_secs(number("SECONDS").unwrap_or(60)))).await;
+        search.run(new_seeds(), Some(Duration::from_secs(number("SECONDS").unwrap_or(60)))).await;
     }
     let outcome = search.end();
     // The control planes end first: a failed test prints their logs.
@@ -93,12 +115,13 @@ async fn differ() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pinned_seeds_have_the_same_outcome() {
+async fn pinned_and_new_seeds_have_the_same_outcome() {
     let search = Search::start().await;
     let seeds = PINNED.lines().filter_map(|line| line.split_whitespace().next()?.parse().ok());
     let lists: Vec<Vec<Operation>> = LISTS.split("\n\n").map(list).filter(|list| !list.is_empty()).collect();
     let lists = futures::future::join_all(lists.iter().map(|list| search.judge(0, list)));
     tokio::join!(search.run(seeds.collect::<Vec<u64>>(), None), lists);
+    search.run(new_seeds(), Some(by_depth(USUAL, FULL))).await;
     assert_eq!(search.unmet(), Vec::<String>::new(), "rows of wanted.tsv that no list shows");
     let outcome = search.end();
     // The control planes end first: a failed test prints their logs.

@@ -5,6 +5,9 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
+use crate::life::{LIVES, Life};
+use crate::refusals::Refusal;
+
 /// One operation.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Operation {
@@ -18,8 +21,14 @@ pub(crate) struct Operation {
 pub(crate) enum Action {
     /// Server-side apply of an object.
     Apply(Value),
+    /// The same in protobuf, with two bytes that are not UTF-8 for each `ÿ`.
+    Wire(Value),
     /// A JSON merge patch.
     Patch(Named, Value),
+    /// A JSON merge patch of the subresource `status`.
+    Status(Named, Value),
+    /// The answers of the metrics APIs for the namespace from here on (`harness::Numbers`).
+    Metrics(Value),
     /// A write of the subresource `scale`.
     Scale(Named, i64),
     Delete(Named, Propagation),
@@ -31,6 +40,20 @@ pub(crate) enum Action {
         selector: String,
         take: usize,
     },
+    /// Refuses such writes of the manager from here on.
+    Refuse(Refusal),
+    /// Ends all refusals.
+    Allow,
+    /// An event in the life of the manager.
+    Manager(Life),
+    /// Takes the right to a verb on a resource away from a controller, by its role.
+    Forbid {
+        role: String,
+        verb: String,
+        resource: String,
+    },
+    /// Gives all rights back.
+    Permit,
     /// Waits until no controller has work left, and compares all objects.
     Calm,
 }
@@ -103,11 +126,27 @@ impl Operation {
         Self { actor: actor.to_owned(), action }
     }
 
+    /// Returns the object that the operation applies, if it applies one.
+    pub(crate) fn applied(&self) -> Option<&Value> {
+        match &self.action {
+            Action::Apply(object) | Action::Wire(object) => Some(object),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the operation concerns the whole control plane.
+    pub(crate) fn concerns_plane(&self) -> bool {
+        matches!(self.action, Action::Manager(_) | Action::Forbid { .. } | Action::Permit)
+    }
+
     /// Returns the operation without its document.
     pub(crate) fn title(&self) -> String {
         match &self.action {
             Action::Apply(object) => format!("{} apply {}", self.actor, Named::of(object)),
+            Action::Wire(object) => format!("{} wire {}", self.actor, Named::of(object)),
             Action::Patch(named, _) => format!("{} patch {named}", self.actor),
+            Action::Status(named, _) => format!("{} status {named}", self.actor),
+            Action::Metrics(_) => format!("{} metrics", self.actor),
             _ => self.to_string(),
         }
     }
@@ -148,7 +187,10 @@ impl fmt::Display for Operation {
         write!(f, "{} ", self.actor)?;
         match &self.action {
             Action::Apply(object) => write!(f, "apply {object}"),
+            Action::Wire(object) => write!(f, "wire {object}"),
             Action::Patch(named, with) => write!(f, "patch {named} {with}"),
+            Action::Status(named, with) => write!(f, "status {named} {with}"),
+            Action::Metrics(numbers) => write!(f, "metrics {numbers}"),
             Action::Scale(named, replicas) => write!(f, "scale {named} {replicas}"),
             Action::Delete(named, propagation) => {
                 write!(f, "delete {named} {}", word(&PROPAGATIONS, propagation))
@@ -157,6 +199,11 @@ impl fmt::Display for Operation {
             Action::Pods { fate, selector, take } => {
                 write!(f, "{} {selector} {take}", word(&FATES, fate))
             }
+            Action::Refuse(refusal) => write!(f, "refuse {refusal}"),
+            Action::Allow => write!(f, "allow"),
+            Action::Manager(life) => write!(f, "{}", word(&LIVES, life)),
+            Action::Forbid { role, verb, resource } => write!(f, "forbid {role} {verb} {resource}"),
+            Action::Permit => write!(f, "permit"),
             Action::Calm => write!(f, "calm"),
         }
     }
@@ -174,14 +221,30 @@ impl FromStr for Operation {
         let number = |text: &str| text.parse::<i64>().map_err(|_| wrong());
         let action = match verb {
             "apply" => Action::Apply(json(arguments)?),
+            "wire" => Action::Wire(json(arguments)?),
             "patch" => Action::Patch(two()?.0.parse()?, json(two()?.1)?),
+            "status" => Action::Status(two()?.0.parse()?, json(two()?.1)?),
+            "metrics" => Action::Metrics(json(arguments)?),
             "scale" => Action::Scale(two()?.0.parse()?, number(two()?.1)?),
             "delete" => {
                 let propagation = meaning(&PROPAGATIONS, two()?.1).ok_or_else(wrong)?;
                 Action::Delete(two()?.0.parse()?, propagation)
             }
             "approve" => Action::Approve(arguments.parse()?),
+            "refuse" => Action::Refuse(arguments.parse()?),
+            "allow" => Action::Allow,
+            "forbid" => {
+                let [role, verb, resource] = arguments.split(' ').collect::<Vec<_>>()[..] else {
+                    return Err(wrong());
+                };
+                let [role, verb, resource] = [role, verb, resource].map(str::to_owned);
+                Action::Forbid { role, verb, resource }
+            }
+            "permit" => Action::Permit,
             "calm" => Action::Calm,
+            verb if meaning(&LIVES, verb).is_some() => {
+                Action::Manager(meaning(&LIVES, verb).ok_or_else(wrong)?)
+            }
             verb => {
                 let fate = meaning(&FATES, verb).ok_or_else(wrong)?;
                 let take = usize::try_from(number(two()?.1)?).map_err(|_| wrong())?;

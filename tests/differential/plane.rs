@@ -6,17 +6,33 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::thread;
 
+use futures::future::join_all;
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::harness::{
-    Activity, AuditEvent, AuditTail, Cluster, ControlPlane, Heartbeats, Options, Program, object,
+    Activity, AuditEvent, AuditTail, Cluster, ControlPlane, Heartbeats, MetricsApi, Options, Program, object,
 };
+use crate::life::Managers;
+use crate::refusals::Refusals;
 
-/// Flags of the managers. Lists play next to each other and must not wait for each other's requests.
-const ARGS: [&str; 3] = ["--kube-api-qps=500", "--kube-api-burst=1000", "--max-endpoints-per-slice=3"];
+/// Flags of the managers. Lists play next to each other and must not wait for each other's requests. An autoscaler acts at each of its
+/// periods (`calm`), and forgets higher recommendations before the next.
+pub(crate) const ARGS: [&str; 6] = [
+    "--kube-api-qps=500",
+    "--kube-api-burst=1000",
+    "--max-endpoints-per-slice=3",
+    "--horizontal-pod-autoscaler-sync-period=4s",
+    "--horizontal-pod-autoscaler-downscale-stabilization=1s",
+    "--horizontal-pod-autoscaler-cpu-initialization-period=1s",
+];
+/// The manifest of the objects that all lists may use.
+const WORLD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/differential/world.yaml");
+/// The version of custom metrics.
+const CUSTOM_METRICS: [&str; 1] = ["v1beta2"];
 const PLANE: [&str; 4] = [
     "--scheduler=false",
     "--kwok=false",
@@ -32,11 +48,18 @@ pub(crate) struct Plane {
     pub(crate) program: Program,
     pub(crate) cluster: Cluster,
     pub(crate) activity: Activity,
+    pub(crate) metrics: MetricsApi,
+    pub(crate) refusals: Refusals,
     /// The CA bundle of the API server.
     pub(crate) bundle: String,
+    pub(crate) managers: Mutex<Managers>,
+    /// The roles whose rules were changed, as they were before.
+    pub(crate) changed_roles: Mutex<Vec<ClusterRole>>,
+    /// The port of the manager.
+    pub(crate) port: String,
     log: Mutex<Log>,
     _heartbeats: Heartbeats,
-    _started: ControlPlane,
+    pub(crate) launcher: ControlPlane,
 }
 
 /// The writes in an audit log, by the list that they belong to.
@@ -52,15 +75,13 @@ pub(crate) async fn start() -> Vec<Plane> {
         let starts: Vec<_> = programs.iter().map(|program| scope.spawn(|| start_one(*program))).collect();
         starts.into_iter().map(|start| start.join().expect("the control plane starts")).collect()
     });
-    let mut planes = Vec::new();
-    for (program, control_plane) in programs.into_iter().zip(started) {
-        planes.push(follow(program, control_plane).await);
-    }
-    planes
+    join_all(programs.into_iter().zip(started).map(|(program, started)| follow(program, started))).await
 }
 
 fn start_one(program: Program) -> ControlPlane {
     let control_plane = ControlPlane::start(&Options { nodes: 0, args: PLANE.to_vec() });
+    drop(control_plane.kubectl(&["create", "-f", WORLD]));
+    drop(control_plane.kubectl(&["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"]));
     match program {
         Program::Go => drop(control_plane.go_manager(name(program), &ARGS)),
         Program::Coxswain => drop(control_plane.coxswain(name(program), &ARGS)),
@@ -68,7 +89,7 @@ fn start_one(program: Program) -> ControlPlane {
     control_plane
 }
 
-fn name(program: Program) -> &'static str {
+pub(crate) fn name(program: Program) -> &'static str {
     match program {
         Program::Go => "kube-controller-manager",
         Program::Coxswain => "coxswain",
@@ -77,19 +98,28 @@ fn name(program: Program) -> &'static str {
 
 async fn follow(program: Program, control_plane: ControlPlane) -> Plane {
     let cluster = control_plane.cluster().await;
+    let metrics = MetricsApi::start(&control_plane, &cluster.client, &CUSTOM_METRICS).await;
     let heartbeats = Heartbeats::start(cluster.client.clone());
     create_nodes(&cluster).await;
     heartbeats.renew("", NODES.iter().map(|(name, _)| (*name).to_owned()).collect()).await;
-    let activity = Activity::follow(&control_plane, &control_plane.running(name(program))).await;
+    let manager = control_plane.running(name(program));
+    let activity = Activity::follow(&control_plane, &manager).await;
+    let port = manager.url.rsplit(':').next().unwrap_or_default().to_owned();
     let log = Log { tail: control_plane.audit_tail(), writes: BTreeMap::new() };
+    let refusals = Refusals::start(&control_plane, &cluster).await;
     Plane {
         program,
         cluster,
         activity,
+        metrics,
+        refusals,
         bundle: fs::read_to_string(&control_plane.report.ca_file).expect("the CA bundle"),
+        managers: Mutex::default(),
+        changed_roles: Mutex::default(),
+        port,
         log: Mutex::new(log),
         _heartbeats: heartbeats,
-        _started: control_plane,
+        launcher: control_plane,
     }
 }
 

@@ -6,20 +6,25 @@ use std::time::Duration;
 use coxswain_machinery::model::clock::{Clock as _, SystemClock};
 use jiff::Unit;
 use k8s_openapi::api::core::v1::{Event, Namespace, Pod, ServiceAccount};
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::Resource as _;
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, EvictParams, ListParams, Patch, PatchParams, PostParams,
 };
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep};
 
+use crate::calm::{self, Calm};
 use crate::harness::{AuditEvent, object};
 use crate::names::Names;
-use crate::normal::without_random_parts;
+use crate::normal::{managers, revision_hashes, show_by_address, without_random_parts};
 use crate::operation::{Action, Fate, Named, Operation, Propagation};
 use crate::plane::Plane;
 use crate::pods;
+use crate::refusals;
 use crate::scenario::{is_namespaced, resource};
 use crate::snapshot::snapshot;
+use crate::wire::{self, segment};
 
 /// Kinds that are compared.
 const COMPARED: &[&str] = &[
@@ -38,23 +43,27 @@ const COMPARED: &[&str] = &[
     "PersistentVolumeClaim",
     "Pod",
     "PodDisruptionBudget",
+    "Realm",
     "ReplicaSet",
     "ReplicationController",
     "ResourceQuota",
+    "Role",
     "Secret",
     "Service",
     "ServiceAccount",
     "StatefulSet",
+    "Thing",
 ];
 
 /// Kinds whose names are random or have hashes, so that no word can stand for their UIDs.
 const RANDOM_NAMES: &[&str] = &["ControllerRevision", "EndpointSlice", "Pod", "ReplicaSet"];
 
-/// Time without a write before a comparison in the middle of a list. The Job controller batches the changes of pods for a second.
-const CALM: Duration = Duration::from_millis(1_300);
-/// The same at the end of a list. A Job creates a pod 10 seconds after another failed.
-const LAST_CALM: Duration = Duration::from_secs(3);
-const LAST_CALM_OF_JOBS: Duration = Duration::from_secs(11);
+/// The ends of the names of each list's own StorageClasses, and their further fields. Claims of one list must not bind to volumes of another.
+const CLASSES: [(&str, &str); 2] = [
+    ("waits", r#"{"volumeBindingMode":"WaitForFirstConsumer"}"#),
+    ("grows", r#"{"allowVolumeExpansion":true,"reclaimPolicy":"Retain"}"#),
+];
+
 /// A control plane that is not calm by then is compared anyway, and the comparison has a field for it.
 const LIMIT: Duration = Duration::from_mins(1);
 const POLL: Duration = Duration::from_millis(200);
@@ -89,24 +98,21 @@ struct Stage<'a> {
 pub(crate) async fn play(plane: &Plane, namespace: &str, operations: &[Operation]) -> Result<Played, String> {
     let names = Names::new(namespace, String::new(), &plane.bundle);
     let mut stage = Stage { plane, namespace, names, pods: Vec::new(), results: Map::new(), addresses: 0 };
-    stage.settle_in().await?;
+    let has_refusals = operations.iter().any(|operation| matches!(operation.action, Action::Refuse(_)));
+    stage.settle_in(has_refusals).await?;
     let mut played = Played::default();
     for (at, operation) in operations.iter().enumerate() {
         if operation.action == Action::Calm {
-            played.looks.push(stage.look_when_calm(CALM).await?);
+            played.looks.push(stage.look_when_calm(calm::after(&operations[..at], false)).await?);
         } else {
             let result = stage.perform(operation).await?;
             stage.results.insert(format!("{} {}", at + 1, operation.title()), result.into());
         }
     }
-    let has_jobs = operations.iter().any(|operation| match &operation.action {
-        Action::Apply(object) => object["kind"] == "Job" || object["kind"] == "CronJob",
-        _ => false,
-    });
-    let calm = if has_jobs { LAST_CALM_OF_JOBS } else { LAST_CALM };
-    played.looks.push(stage.look_when_calm(calm).await?);
+    played.looks.push(stage.look_when_calm(calm::after(operations, true)).await?);
+    let writes = plane.take_writes(namespace);
     stage.leave().await?;
-    for event in plane.take_writes(namespace).iter().filter(|event| event.is_from(plane.program)) {
+    for event in writes.iter().filter(|event| event.is_from(plane.program)) {
         let (controller, resource) = (controller(event), event.resource());
         if !matches!(resource.as_str(), "events" | "serviceaccounts/token") {
             *played.writes.entry(format!("{controller} {resource}")).or_default() += 1;
@@ -128,7 +134,7 @@ fn controller(event: &AuditEvent) -> &str {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is the argument of map_err")]
-fn failed(error: kube::Error) -> String {
+pub(crate) fn say(error: kube::Error) -> String {
     error.to_string()
 }
 
@@ -137,7 +143,7 @@ fn result<T>(answer: Result<T, kube::Error>) -> Result<String, String> {
     match answer {
         Ok(_) => Ok("ok".to_owned()),
         Err(kube::Error::Api(status)) => Ok(format!("{} {}", status.code, status.reason)),
-        Err(error) => Err(failed(error)),
+        Err(error) => Err(say(error)),
     }
 }
 
@@ -152,14 +158,23 @@ impl Stage<'_> {
     }
 
     /// Creates the namespace, and waits for its service account, because pods are refused before.
-    async fn settle_in(&self) -> Result<(), String> {
+    async fn settle_in(&self, has_refusals: bool) -> Result<(), String> {
         let client = self.plane.cluster.client.clone();
         let namespaces: Api<Namespace> = Api::all(client.clone());
-        let new = object(json!({ "metadata": { "name": self.namespace } }));
-        namespaces.create(&PostParams::default(), &new).await.map_err(failed)?;
+        let (key, value) = refusals::LABEL;
+        let labels = if has_refusals { json!({ key: value }) } else { json!({}) };
+        let new = object(json!({ "metadata": { "name": self.namespace, "labels": labels } }));
+        namespaces.create(&PostParams::default(), &new).await.map_err(say)?;
+        let classes: Api<StorageClass> = Api::all(client.clone());
+        for (end, fields) in CLASSES {
+            let mut class: Value = serde_json::from_str(fields).map_err(|error| error.to_string())?;
+            class["metadata"] = json!({ "name": format!("{}-{end}", self.namespace) });
+            class["provisioner"] = "kubernetes.io/no-provisioner".into();
+            classes.create(&PostParams::default(), &object(class)).await.map_err(say)?;
+        }
         let accounts: Api<ServiceAccount> = Api::namespaced(client, self.namespace);
         let deadline = Instant::now() + LIMIT;
-        while accounts.get_opt("default").await.map_err(failed)?.is_none() {
+        while accounts.get_opt("default").await.map_err(say)?.is_none() {
             if Instant::now() > deadline {
                 return Err(format!("{}: no service account within {LIMIT:?}", self.plane.name()));
             }
@@ -168,12 +183,20 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Deletes the objects for which controllers would retry, so that they do not disturb later lists.
+    /// Deletes the objects for which controllers would retry and the objects in no namespace, so that they do not disturb later lists.
     async fn leave(&self) -> Result<(), String> {
-        for kind in ["CronJob", "PersistentVolumeClaim", "ResourceQuota"] {
+        self.plane.refusals.allow(self.namespace);
+        for kind in ["CronJob", "HorizontalPodAutoscaler", "PersistentVolumeClaim", "ResourceQuota"] {
             let api = self.api(&resource(kind)?);
             let deleted = api.delete_collection(&DeleteParams::background(), &ListParams::default()).await;
-            drop(deleted.map_err(failed)?);
+            drop(deleted.map_err(say)?);
+        }
+        for kind in ["CertificateSigningRequest", "PersistentVolume", "Realm", "StorageClass"] {
+            let kind = resource(kind)?;
+            for object in self.list(&kind, |name| self.names.owns(name)).await? {
+                let name = segment(object["metadata"]["name"].as_str().unwrap_or_default());
+                result(self.api(&kind).delete(&name, &DeleteParams::background()).await)?;
+            }
         }
         Ok(())
     }
@@ -181,11 +204,21 @@ impl Stage<'_> {
     async fn perform(&mut self, operation: &Operation) -> Result<String, String> {
         match &operation.action {
             Action::Apply(object) => self.apply(&operation.actor, object).await,
-            Action::Patch(named, with) => {
+            Action::Wire(object) => self.wire(object).await,
+            Action::Patch(named, with) | Action::Status(named, with) => {
                 let (api, name) = self.target(named)?;
                 let params =
                     PatchParams { field_manager: Some(operation.actor.clone()), ..PatchParams::default() };
-                result(api.patch(&name, &params, &Patch::Merge(self.names.really(with))).await)
+                let patch = Patch::Merge(self.names.really(with));
+                match operation.action {
+                    Action::Status(..) => result(api.patch_status(&name, &params, &patch).await),
+                    _ => result(api.patch(&name, &params, &patch).await),
+                }
+            }
+            Action::Metrics(numbers) => {
+                let numbers = serde_json::from_value(numbers.clone()).map_err(|error| error.to_string())?;
+                self.plane.metrics.say(self.namespace, numbers);
+                Ok("ok".to_owned())
             }
             Action::Scale(named, replicas) => {
                 let (api, name) = self.target(named)?;
@@ -215,12 +248,25 @@ impl Stage<'_> {
                 }
                 Ok(results.join(", "))
             }
+            Action::Refuse(refusal) => {
+                self.plane.refusals.refuse(self.namespace, refusal.clone());
+                Ok("ok".to_owned())
+            }
+            Action::Allow => {
+                self.plane.refusals.allow(self.namespace);
+                Ok("ok".to_owned())
+            }
+            Action::Manager(life) => self.plane.live(*life).await.map(|()| "ok".to_owned()),
+            Action::Forbid { role, verb, resource } => {
+                self.plane.forbid(role, verb, resource).await.map(|()| "ok".to_owned())
+            }
+            Action::Permit => self.plane.permit().await.map(|()| "ok".to_owned()),
             Action::Calm => unreachable!("a calm is no request"),
         }
     }
 
     fn target(&self, named: &Named) -> Result<(Api<DynamicObject>, String), String> {
-        Ok((self.api(&resource(&named.kind)?), self.names.real(&named.name)))
+        Ok((self.api(&resource(&named.kind)?), segment(&self.names.real(&named.name))))
     }
 
     async fn apply(&mut self, actor: &str, object: &Value) -> Result<String, String> {
@@ -236,6 +282,25 @@ impl Stage<'_> {
             }
         }
         result(applied)
+    }
+
+    /// Applies an object with strings that are not valid UTF-8. A refusal has the status code alone.
+    async fn wire(&mut self, object: &Value) -> Result<String, String> {
+        let named = Named::of(object);
+        let kind = resource(&named.kind)?;
+        let place = Some(self.namespace).filter(|_| is_namespaced(&kind));
+        let collection = DynamicObject::url_path(&kind, place);
+        let client = &self.plane.cluster.once;
+        match wire::apply(client, &collection, &self.names.really(object)).await {
+            Ok(uid) => {
+                self.names.know(&named.to_string(), &uid);
+                Ok("ok".to_owned())
+            }
+            Err(error) => match error.split_once(' ') {
+                Some((code, _)) if code.parse::<u16>().is_ok() => Ok(code.to_owned()),
+                _ => Err(error),
+            },
+        }
     }
 
     /// Advances the pod at this index of the last calm's.
@@ -307,12 +372,14 @@ impl Stage<'_> {
     }
 
     /// Waits for a calm and returns all objects.
-    async fn look_when_calm(&mut self, calm: Duration) -> Result<Value, String> {
+    async fn look_when_calm(&mut self, calm: Calm) -> Result<Value, String> {
+        self.plane.wake().await?;
+        sleep(calm.pause).await;
         let since = Instant::now();
         let activity = &self.plane.activity;
         let (mut look, names, pods) = loop {
             let concerns = |place: &str| self.names.owns(place);
-            let quiet = activity.quiet(concerns, since, calm, POLL).await;
+            let quiet = activity.quiet(concerns, since, calm.quiet, POLL).await;
             let before = activity.last_write(concerns);
             let is_late = since.elapsed() > LIMIT;
             if !quiet && !is_late {
@@ -342,6 +409,9 @@ impl Stage<'_> {
                 // The hash of the requester's certificate.
                 drop(spec.shift_remove("extra"));
             }
+            if matches!(*kind, "EndpointSlice" | "Endpoints") {
+                found.iter_mut().for_each(show_by_address);
+            }
             objects.push((kind, found));
         }
         let event = ApiResource::erase::<Event>(&());
@@ -354,12 +424,13 @@ impl Stage<'_> {
             }
         }
         let pods = objects.iter().find(|(kind, _)| *kind == "Pod").map(|(_, pods)| pods.clone());
-        let tree = without_random_parts(&snapshot(&mut names, &objects, &events));
-        Ok((tree, names, pods.unwrap_or_default()))
+        let mut tree = snapshot(&mut names, &objects, &events);
+        tree["managers"] = managers(&names, &objects);
+        Ok((without_random_parts(&tree, &revision_hashes(&objects)), names, pods.unwrap_or_default()))
     }
 
     async fn list(&self, kind: &ApiResource, is_ours: impl Fn(&str) -> bool) -> Result<Vec<Value>, String> {
-        let list = self.api(kind).list(&ListParams::default()).await.map_err(failed)?;
+        let list = self.api(kind).list(&ListParams::default()).await.map_err(say)?;
         let ours =
             list.items.iter().filter(|each| is_ours(each.metadata.name.as_deref().unwrap_or_default()));
         ours.map(|each| serde_json::to_value(each).map_err(|error| error.to_string())).collect()

@@ -8,7 +8,7 @@ use crate::operation::Fate;
 use crate::plane::NODES;
 
 /// Labels with hashes, which managers compute differently.
-const HASHES: [&str; 2] = ["pod-template-hash", "controller-revision-hash"];
+pub(crate) const HASHES: [&str; 2] = ["pod-template-hash", "controller-revision-hash"];
 
 /// Returns the indexes of up to `take` pods with a label (`app=web`) that can take a step.
 pub(crate) fn choose(pods: &[Value], fate: Fate, selector: &str, take: usize) -> Vec<usize> {

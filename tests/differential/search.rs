@@ -7,14 +7,16 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::future::join_all;
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::sync::RwLock;
+use tokio::time::{Instant, timeout};
 
-use crate::compare::{Verdict, compare};
+use crate::compare::{Difference, compare};
 use crate::generate::operations;
 use crate::known::Table;
 use crate::operation::{Action, Operation};
 use crate::plane::{self, Plane, namespace};
 use crate::play::{Played, play};
+use crate::repeat::{self, Finding, MORE, REPEATS, Trial};
 use crate::shrink::Shrinker;
 use crate::story;
 
@@ -25,11 +27,16 @@ const TRIES_AT_A_TIME: usize = 6;
 /// Time for making one list shorter.
 const PATIENCE: Duration = Duration::from_secs(100);
 
+/// A list that does not end by then could not be played.
+const LONGEST: Duration = Duration::from_mins(4);
+
 /// The control planes, the tables and the counts of a run.
 pub(crate) struct Search {
     planes: Vec<Plane>,
     noise: Table,
     wanted: Table,
+    /// Held by plays, and by one alone if its list concerns the whole control plane.
+    gate: RwLock<()>,
     /// Number of namespaces that were made.
     namespaces: AtomicUsize,
     began: Instant,
@@ -44,24 +51,16 @@ struct Totals {
     wanted: usize,
     /// Noise by signature.
     noise: BTreeMap<String, usize>,
-    /// Seeds that show a sort of difference, by its signature.
+    /// Seeds that show a confirmed sort of difference, by its signature.
     found: BTreeMap<String, Vec<u64>>,
-    /// Seeds whose difference was not there the second time.
-    unrepeated: Vec<(u64, String)>,
+    /// Seeds with a difference that some repeats do not show, although all plays under kube-controller-manager agree.
+    rare: Vec<(u64, String)>,
+    /// Candidates that are noise, because repeats under kube-controller-manager differ in their objects, by signature of the noise.
+    unsteady: BTreeMap<String, usize>,
+    /// Whether a story was told.
+    has_told: bool,
     /// Lists that could not be played.
     broken: Vec<String>,
-}
-
-/// The plays of a list, and their comparison.
-struct Trial {
-    played: Vec<Played>,
-    verdict: Verdict,
-}
-
-impl Trial {
-    fn shows(&self, signature: &str) -> bool {
-        self.verdict.differences.iter().any(|difference| difference.signature() == signature)
-    }
 }
 
 impl Search {
@@ -71,6 +70,7 @@ impl Search {
             planes,
             noise: Table::noise(),
             wanted: Table::wanted(),
+            gate: RwLock::default(),
             namespaces: AtomicUsize::new(0),
             began: Instant::now(),
             totals: Mutex::new(Totals::default()),
@@ -80,7 +80,12 @@ impl Search {
     /// Plays seeds, until a time has passed.
     pub(crate) async fn run(&self, seeds: impl IntoIterator<Item = u64>, limit: Option<Duration>) {
         let until = limit.map(|limit| self.began + limit);
-        let in_time = |_: &u64| until.is_none_or(|until| Instant::now() < until);
+        let stops_at_first = std::env::var_os("FIRST").is_some();
+        let in_time = |_: &u64| {
+            let is_over = until.is_some_and(|until| Instant::now() >= until);
+            let has_ended = stops_at_first && self.totals.lock().has_told;
+            !is_over && !has_ended
+        };
         let at_a_time = std::env::var("AT_A_TIME").ok().and_then(|text| text.parse().ok());
         let plays = futures::stream::iter(seeds.into_iter().take_while(in_time));
         let plays = plays.map(|seed| async move { self.judge(seed, &operations(seed)).await });
@@ -91,35 +96,74 @@ impl Search {
     pub(crate) async fn judge(&self, seed: u64, list: &[Operation]) {
         let Some(trial) = self.trial(seed, list).await else { return };
         self.totals.lock().seeds += 1;
-        let Some(first) = trial.verdict.differences.first() else { return };
-        let signature = first.signature();
-        {
-            let mut totals = self.totals.lock();
-            let seeds = totals.found.entry(signature.clone()).or_default();
-            seeds.push(seed);
-            if seeds.len() > 1 {
-                return;
+        let mut repeats = Vec::new();
+        for candidate in Difference::sorts(&trial.verdict.differences) {
+            if self.counts_as_known(seed, &candidate) {
+                continue;
+            }
+            if repeats.is_empty() {
+                repeats = self.again(REPEATS, seed, list).await;
+            }
+            let mut finding = repeat::judge(&candidate, &trial, &repeats);
+            if finding == Finding::Rare && repeats.len() <= REPEATS {
+                repeats.extend(self.again(MORE, seed, list).await);
+                finding = repeat::judge(&candidate, &trial, &repeats);
+            }
+            match finding {
+                // Another seed may have confirmed this sort of difference meanwhile.
+                Finding::Repeated if self.counts_as_known(seed, &candidate) => {}
+                Finding::Repeated => {
+                    self.totals.lock().found.insert(candidate.signature(), vec![seed]);
+                    return self.tell(seed, list, &candidate, trial).await;
+                }
+                Finding::Unsteady(noise) => {
+                    *self.totals.lock().unsteady.entry(noise.signature()).or_default() += 1;
+                }
+                Finding::Rare => self.totals.lock().rare.push((seed, candidate.to_string())),
             }
         }
-        let again = self.trial(seed, list).await;
-        if !again.is_some_and(|again| again.shows(&signature)) {
-            let mut totals = self.totals.lock();
-            totals.found.remove(&signature);
-            totals.unrepeated.push((seed, first.to_string()));
-            return;
-        }
+    }
+
+    /// Counts a seed with a sort of difference that another seed has confirmed. Returns false if none has.
+    fn counts_as_known(&self, seed: u64, candidate: &Difference) -> bool {
+        let mut totals = self.totals.lock();
+        totals.found.get_mut(&candidate.signature()).map(|seeds| seeds.push(seed)).is_some()
+    }
+
+    async fn again(&self, times: usize, seed: u64, list: &[Operation]) -> Vec<Trial> {
+        let trials = join_all((0..times).map(|_| self.trial(seed, list))).await;
+        trials.into_iter().flatten().collect()
+    }
+
+    /// Makes a list with a confirmed difference shorter, and tells its story.
+    async fn tell(&self, seed: u64, list: &[Operation], candidate: &Difference, trial: Trial) {
+        let signature = candidate.signature();
         let list = self.shrink(seed, list, &signature).await;
         let shown = match self.trial(seed, &list).await {
             Some(last) if last.shows(&signature) => last,
             _ => trial,
         };
+        self.totals.lock().has_told = true;
         println!("{}", story::tell(seed, &list, &shown.verdict.differences, &shown.played));
     }
 
     /// Plays a list on all control planes. Returns nothing if it could not be played.
     async fn trial(&self, seed: u64, list: &[Operation]) -> Option<Trial> {
         let namespace = namespace(seed, self.namespaces.fetch_add(1, Ordering::Relaxed));
-        let plays = join_all(self.planes.iter().map(|plane| play(plane, &namespace, list))).await;
+        let is_alone = list.iter().any(Operation::concerns_plane);
+        let beside = if is_alone { None } else { Some(self.gate.read().await) };
+        let alone = if is_alone { Some(self.gate.write().await) } else { None };
+        let plays = join_all(self.planes.iter().map(|plane| play(plane, &namespace, list)));
+        let too_long = |_| vec![Err(format!("{namespace} was not played within {LONGEST:?}"))];
+        let mut plays = timeout(LONGEST, plays).await.unwrap_or_else(too_long);
+        if is_alone {
+            let ends = self.planes.iter().map(|plane| async move {
+                plane.permit().await?;
+                plane.give_back().await
+            });
+            plays.extend(join_all(ends).await.into_iter().filter_map(Result::err).map(Err));
+        }
+        drop((beside, alone));
         let played: Result<Vec<Played>, String> = plays.into_iter().collect();
         let played = match played {
             Ok(played) => played,
@@ -150,10 +194,13 @@ impl Search {
     async fn shrink(&self, seed: u64, list: &[Operation], signature: &str) -> Vec<Operation> {
         let until = Instant::now() + PATIENCE;
         let mut shrinker = Shrinker::new(list.len());
+        // Lists that play alone wait for each other.
+        let is_alone = list.iter().any(Operation::concerns_plane);
+        let tries = if is_alone { 1 } else { TRIES_AT_A_TIME };
         let pick = |kept: &[usize]| kept.iter().map(|at| list[*at].clone()).collect::<Vec<_>>();
         while Instant::now() < until {
             let candidates: Vec<Vec<Operation>> =
-                shrinker.candidates(TRIES_AT_A_TIME).iter().map(|kept| pick(kept)).collect();
+                shrinker.candidates(tries).iter().map(|kept| pick(kept)).collect();
             if candidates.is_empty() {
                 break;
             }
@@ -190,18 +237,22 @@ impl Search {
         for (signature, count) in &totals.noise {
             println!("noise of kube-controller-manager, {count} times: {signature}");
         }
-        for (seed, text) in &totals.unrepeated {
-            println!("not there the second time, seed {seed}: {text}");
+        for (signature, count) in &totals.unsteady {
+            println!("noise of kube-controller-manager between repeats, {count} times: {signature}");
         }
         for (signature, seeds) in &totals.found {
             println!("different, seeds {seeds:?}: {signature}");
         }
-        if totals.broken.is_empty() && totals.found.is_empty() {
+        for (seed, text) in &totals.rare {
+            println!("different in some repeats only, seed {seed}: {text}");
+        }
+        if totals.broken.is_empty() && totals.found.is_empty() && totals.rare.is_empty() {
             return Ok(());
         }
         Err(format!(
-            "{} sorts of difference; lists that could not be played: {:#?}",
+            "{} sorts of difference, {} differences in some repeats only; lists that could not be played: {:#?}",
             totals.found.len(),
+            totals.rare.len(),
             totals.broken
         ))
     }

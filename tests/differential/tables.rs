@@ -4,6 +4,9 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
+/// In the place of a pointer: the values are of several fields, by their pointers.
+const SEVERAL: &str = "/*";
+
 /// A kind, and a document of a new object.
 pub(crate) struct Kind {
     pub(crate) name: String,
@@ -19,6 +22,24 @@ pub(crate) struct Field {
     /// Whether the field cannot be changed later.
     pub(crate) only_new: bool,
     pub(crate) values: Vec<Value>,
+}
+
+impl Field {
+    /// Sets a value of the field, or several fields, in a document.
+    pub(crate) fn set(&self, document: &mut Value, value: Value) {
+        if self.pointer != SEVERAL {
+            set(document, &self.pointer, value);
+        } else if let Value::Object(values) = value {
+            for (pointer, value) in values {
+                set(document, &pointer, value);
+            }
+        }
+    }
+
+    /// Returns whether the field is of the subresource `status`.
+    pub(crate) fn is_status(&self) -> bool {
+        self.pointer.starts_with("/status/")
+    }
 }
 
 static KINDS: LazyLock<Vec<Kind>> = LazyLock::new(|| {
@@ -98,6 +119,25 @@ mod tests {
             assert!(field.kinds.iter().all(is_known), "{:?}", field.kinds);
             assert!(field.pointer.starts_with('/') && !field.values.is_empty(), "{}", field.pointer);
         }
+    }
+
+    #[test]
+    fn values_of_several_fields_are_set_together() {
+        let several = FIELDS.iter().filter(|field| field.pointer == SEVERAL);
+        for value in several.flat_map(|field| &field.values) {
+            let mut pointers = value.as_object().expect("fields").keys();
+            let is_known =
+                |pointer: &String| pointer.starts_with("/spec/") || pointer.starts_with("/metadata/");
+            assert!(pointers.all(is_known), "{value}");
+        }
+        let fields = fields("Deployment");
+        let field = fields.iter().find(|field| field.pointer == SEVERAL).expect("a row");
+        let mut document = json!({ "spec": { "replicas": 1 } });
+        field.set(&mut document, json!({ "/spec/paused": true, "/metadata/labels": {} }));
+        assert_eq!(
+            document,
+            json!({ "spec": { "replicas": 1, "paused": true }, "metadata": { "labels": {} } })
+        );
     }
 
     #[test]

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Builds a Coxswain with a fault planted again, and lets the differential fuzzer look for it until it finds a
+# difference or for SECONDS [1800]. A difference that a Coxswain without the fault shows, too, does not count.
+# Usage: scripts/planted.sh ID [SECONDS], where tests/differential/planted/ID.patch is the fault. Prints found or not found. Exit codes: 1 if it was
+# not found, 2 if it could not be planted or played.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+id=${1:?usage: scripts/planted.sh ID [SECONDS]} limit=${2:-1800}
+patch=$PWD/tests/differential/planted/$id.patch
+[ -e "$patch" ] || { echo "$patch does not exist" >&2; exit 2; }
+mkdir -p target/planted
+exec 9>target/planted/lock
+flock 9
+# One place for all faults, so that only the files of the last and of this fault are compiled again.
+source=$PWD/target/planted/source
+git ls-files -z | while IFS= read -r -d '' file; do
+    if [ -f "$file" ] && ! cmp -s "$file" "$source/$file"; then
+        mkdir -p "$(dirname "$source/$file")"
+        cp "$file" "$source/$file"
+    fi
+done
+# Outside of a repository: git would take the paths of the patch as those of this one.
+GIT_CEILING_DIRECTORIES=$PWD/target/planted git -C "$source" apply "$patch"
+(cd "$source" && ${CARGO:-cargo} build --bin coxswain --target-dir ../build) || exit 2
+
+log=$PWD/target/planted/$id.log list=$PWD/target/planted/$id.list
+begin=$(date +%s)
+env COXSWAIN="$PWD/target/planted/build/debug/coxswain" FIRST=1 SECONDS="$limit" make differ >"$log" 2>&1 || true
+took=$(($(date +%s) - begin))
+grep -q '^[0-9]* seeds in ' "$log" || { echo "$id: the fuzzer did not run; see $log" >&2; exit 2; }
+if ! grep -q '^different, seeds' "$log"; then
+    echo "$id: not found in $took s; the log is $log"
+    exit 1
+fi
+# The operations of the first story.
+awk '/^[0-9]+ operations:$/ { on = 1; next } on && /^  (round [0-9]+:|and [0-9]+ more)/ { exit } on { print substr($0, 3) }' "$log" >"$list"
+code=0
+env LIST="$list" make differ >"$log.without" 2>&1 || code=$?
+grep -q '^[0-9]* seeds in ' "$log.without" || { echo "$id: the fuzzer did not run; see $log.without" >&2; exit 2; }
+if [ "$code" != 0 ]; then
+    echo "$id: not found in $took s; a Coxswain without the fault shows a difference in $list, too"
+    exit 1
+fi
+echo "$id: found after $took s; the story is in $log"
