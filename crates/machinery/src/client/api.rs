@@ -179,16 +179,29 @@ impl ApiClient {
     /// Reads one page of a collection.
     pub async fn list(&self, kind: &'static Kind, query: &ListQuery) -> Result<ListPage, ApiError> {
         let accept = if kind.metadata_only { MetadataForm::List.accept() } else { PROTOBUF };
-        self.list_as(accept, kind, query).await
+        self.list_as(RequestIntent::List, accept, kind, query).await
+    }
+
+    /// Looks for one object in the list of its namespace, of which no more than 4 MiB are read. A server may ignore the selector and list
+    /// others as well.
+    pub async fn find(&self, kind: &'static Kind, key: &Key) -> Result<ListPage, ApiError> {
+        let query = ListQuery {
+            namespace: key.namespace.to_string(),
+            field_selector: Some(FieldSelector::name(&key.name)),
+            ..ListQuery::default()
+        };
+        let accept = if kind.metadata_only { MetadataForm::List.accept() } else { PROTOBUF };
+        self.list_as(RequestIntent::Find, accept, kind, &query).await
     }
 
     /// Reads one page of a collection, of each object the metadata alone (`PartialObjectMetadata`).
     pub async fn list_metadata(&self, kind: &'static Kind, query: &ListQuery) -> Result<ListPage, ApiError> {
-        self.list_as(MetadataForm::List.accept(), kind, query).await
+        self.list_as(RequestIntent::List, MetadataForm::List.accept(), kind, query).await
     }
 
     async fn list_as(
         &self,
+        intent: RequestIntent,
         accept: HeaderValue,
         kind: &'static Kind,
         query: &ListQuery,
@@ -200,7 +213,7 @@ impl ApiClient {
             .with_some("continue", query.continue_token.as_deref())
             .with_some("resourceVersion", query.resource_version.as_deref());
         let path = RequestPath::collection(kind, &query.namespace);
-        let (label, body) = self.unary(RequestIntent::List, (path, &pairs).into(), accept, None).await?;
+        let (label, body) = self.unary(intent, (path, &pairs).into(), accept, None).await?;
         let list = unwrap_envelope(&body).map_err(|error| ApiError::malformed(label.as_str(), &error))?;
         decode_list(&list).map_err(|error| ApiError::malformed(label.as_str(), &error))
     }

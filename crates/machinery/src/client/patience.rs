@@ -263,7 +263,11 @@ fn may_be_repeated(intent: RequestIntent, code: StatusCode) -> bool {
 pub(super) fn is_read(intent: RequestIntent) -> bool {
     matches!(
         intent,
-        RequestIntent::Get | RequestIntent::List | RequestIntent::Watch | RequestIntent::Document
+        RequestIntent::Get
+            | RequestIntent::List
+            | RequestIntent::Find
+            | RequestIntent::Watch
+            | RequestIntent::Document
     )
 }
 

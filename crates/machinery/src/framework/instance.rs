@@ -446,8 +446,8 @@ impl Instance {
         let causes = Arc::new(Causes::default());
         for WakeUp { kind, field_selector, keys, debounce } in each.wake_ups {
             let handler = queue_keys(Arc::clone(&queue), keys, debounce, (kind, Arc::clone(&causes)));
-            let handler =
-                if each.kind == Some(kind) { queue_gone(Arc::clone(&queue), handler) } else { handler };
+            let is_own = each.kind == Some(kind);
+            let handler = if is_own { queue_gone(Arc::clone(&queue), handler, debounce) } else { handler };
             self.new_handlers.push(handles.handle(kind, field_selector).add_handler(self.name, handler));
         }
         if let (Some(period), Some(kind)) = (settings.resync, each.kind) {
@@ -582,8 +582,16 @@ pub(super) fn queue_keys(
 }
 
 /// After `handler`, queues the key of an object that was deleted if the key has a long delay, which a reconcile then ends. Controllers whose
-/// key maps ignore deletions need this: the object may have asked for a reconcile in 68 years.
-pub(super) fn queue_gone(queue: Arc<WorkQueue<Key>>, handler: EventHandler) -> EventHandler {
+/// key maps ignore deletions need this: the object may have asked for a reconcile in 68 years. Changes that are debounced stay so: a
+/// controller may have to wait before it acts on a deletion.
+pub(super) fn queue_gone(
+    queue: Arc<WorkQueue<Key>>,
+    handler: EventHandler,
+    debounce: Debounce,
+) -> EventHandler {
+    if !matches!(debounce, Debounce::None) {
+        return handler;
+    }
     Arc::new(move |delta: Delta<'_>| {
         let gone = delta.old.filter(|_| delta.new.is_none()).map(|object| Key::of(object.meta()));
         handler(delta);

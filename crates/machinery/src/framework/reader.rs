@@ -24,8 +24,7 @@ use super::shared_reads::SharedReads;
 use super::slow_reads::{ReadClock, SlowGroups, answered, has_room};
 use crate::api::{AnyObject, Kind};
 use crate::client::{
-    ApiClient, ApiError, Discovery, FieldSelector, Interrupted, ListPosition, ListQuery, ObjectList,
-    RateClass, RequestUri,
+    ApiClient, ApiError, Discovery, Interrupted, ListPosition, ListQuery, ObjectList, RateClass, RequestUri,
 };
 use crate::model::Key;
 use crate::model::plan::{Failure, Plan};
@@ -431,12 +430,7 @@ async fn page_of(client: &ApiClient, of: &PageQuery) -> Result<ObjectPage, ApiEr
 /// Some aggregated API servers answer 404 for an absent object without its name. A server that does not serve the resource answers in the
 /// same way, and discovery may be answered by another replica than the 404. Only the list is evidence about the object.
 async fn listed(client: &ApiClient, kind: &'static Kind, key: &Key) -> Option<Option<AnyObject>> {
-    let query = ListQuery {
-        namespace: key.namespace.to_string(),
-        field_selector: Some(FieldSelector::name(&key.name)),
-        ..ListQuery::default()
-    };
-    let page = match client.list(kind, &query).await {
+    let page = match client.find(kind, key).await {
         Ok(page) => page,
         Err(error) => {
             tracing::debug!(%kind, %key, %error, "Failed to list an object after a 404 without its name");

@@ -561,7 +561,7 @@ async fn deletion_of_an_object_queues_its_key_if_that_has_a_long_delay() {
     });
     // Deletions concern nobody by this map.
     let keys = queue_keys(Arc::clone(&queue), wake::existing(), Debounce::None, (&PODS, Arc::default()));
-    let handler = queue_gone(Arc::clone(&queue), keys);
+    let handler = queue_gone(Arc::clone(&queue), keys, Debounce::None);
     let deleted = Delta { old: Some(&pod), new: None, initial: false, resync: false };
     handler(deleted);
     assert_eq!(queue.len(), 0);
@@ -570,6 +570,28 @@ async fn deletion_of_an_object_queues_its_key_if_that_has_a_long_delay() {
     drop(queue.get().await.unwrap());
     handler(deleted);
     assert_eq!(queue.len(), 1);
+}
+
+/// The pod garbage collector waits after the deletion of a node, because the node may register again.
+#[tokio::test(start_paused = true)]
+async fn deletion_that_is_debounced_queues_no_key_in_flight_before() {
+    let queue = Arc::new(WorkQueue::new("test", &QueueMetrics::register(&Registry::new()).unwrap()));
+    let pod: AnyObject = Arc::new(Pod {
+        metadata: ObjectMeta { namespace: "ns".into(), name: "a".into(), ..ObjectMeta::default() },
+        ..Pod::default()
+    });
+    let debounce = Debounce::For(Duration::from_secs(40));
+    let keys: KeyMap = Arc::new(|delta, emit| emit(Key::of(delta.latest().unwrap().meta())));
+    let keys = queue_keys(Arc::clone(&queue), keys, debounce, (&PODS, Arc::default()));
+    let handler = queue_gone(Arc::clone(&queue), keys, debounce);
+    queue.add(Key::new("ns", "a"));
+    let in_flight = queue.get().await.unwrap();
+    handler(Delta { old: Some(&pod), new: None, initial: false, resync: false });
+    in_flight.done();
+    assert_eq!(queue.len(), 0);
+    let began = tokio::time::Instant::now();
+    drop(queue.get().await.unwrap());
+    assert_eq!(began.elapsed(), Duration::from_secs(40));
 }
 
 #[tokio::test(start_paused = true)]

@@ -465,8 +465,8 @@ impl Worker {
         }
         let done = |tried: &Tried, end: &PlanEnd| {
             let again = tried.outdated.then_some(AFTER_CONFLICT);
-            let withheld = tried.owner.as_ref().filter(|_| tried.meets_terminating);
-            let withheld = self.withheld_for(key, withheld);
+            let owner = tried.owner.as_ref().filter(|_| tried.meets_terminating);
+            let withheld = owner.map(|_| self.withheld_for(key, owner).unwrap_or(AFTER_CONFLICT));
             let requeue_after = self.paced(key, tried, end).into_iter().chain(again).chain(withheld).min();
             Outcome::done(tried.written.len(), requeue_after, tried.cooldown)
         };

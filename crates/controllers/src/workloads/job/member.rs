@@ -51,20 +51,16 @@ pub(super) fn finish_time(pod: &Pod) -> Option<Time> {
         let ready = pod.condition("Ready").filter(|ready| ready.status == "False")?;
         ready.last_transition_time
     };
-    let deleted = || deletion_requested_at(&pod.metadata);
+    let deleted = || {
+        let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or(0);
+        pod.metadata.deletion_timestamp.map(|at| at.plus_seconds(-grace))
+    };
     by_containers.or_else(unready).or_else(deleted).or(pod.metadata.creation_timestamp)
 }
 
-/// When the deletion of an object was requested. Its deletion timestamp is the end of its grace period.
-fn deletion_requested_at(metadata: &ObjectMeta) -> Option<Time> {
-    let grace = metadata.deletion_grace_period_seconds.unwrap_or(0);
-    metadata.deletion_timestamp.map(|at| at.plus_seconds(-grace))
-}
-
-/// Returns whether the pod is being deleted since its Job is: by the garbage collector, usually.
-pub(super) fn goes_with(job: &ObjectMeta, pod: &ObjectMeta) -> bool {
-    let requested = deletion_requested_at(job).zip(deletion_requested_at(pod));
-    requested.is_some_and(|(job, pod)| job <= pod)
+/// Returns whether the garbage collector deletes the pods of a Job before the Job itself.
+pub(super) fn goes_after_its_pods(job: &ObjectMeta) -> bool {
+    job.is_deleting() && job.finalizers.iter().any(|finalizer| finalizer == "foregroundDeletion")
 }
 
 /// When some containers ended.

@@ -13,6 +13,9 @@ pub(crate) const LONGEST_OBJECT: usize = 16 << 20;
 /// have, of 10 KiB each have 1.5 GiB.
 const LONGEST_LIST: usize = 2 << 30;
 
+/// The longest list of one object, of which only metadata is asked for. A server that ignores the selector may answer with everything.
+const LONGEST_FIND: usize = 4 << 20;
+
 /// The longest document of discovery or OpenAPI. The largest of kube-apiserver's own has 2 MiB; those of a cluster with
 /// thousands of custom resources have ten times that.
 const LONGEST_DOCUMENT: usize = 64 << 20;
@@ -27,6 +30,8 @@ pub enum RequestIntent {
     Get,
     /// Read one page of a collection.
     List,
+    /// Look for one object in its collection, by a field selector.
+    Find,
     /// Watch a collection. Only this intent has a response without an end.
     Watch,
     /// Read a document of discovery or OpenAPI.
@@ -58,7 +63,7 @@ impl RequestIntent {
     pub fn verb(self) -> &'static str {
         match self {
             Self::Get | Self::Document => "get",
-            Self::List => "list",
+            Self::List | Self::Find => "list",
             Self::Watch => "watch",
             Self::Create => "create",
             Self::Update => "update",
@@ -71,7 +76,7 @@ impl RequestIntent {
     /// Returns the HTTP method.
     pub fn method(self) -> Method {
         match self {
-            Self::Get | Self::List | Self::Watch | Self::Document => Method::GET,
+            Self::Get | Self::List | Self::Find | Self::Watch | Self::Document => Method::GET,
             Self::Create => Method::POST,
             Self::Update => Method::PUT,
             Self::Patch => Method::PATCH,
@@ -84,6 +89,7 @@ impl RequestIntent {
     pub fn body_limit(self) -> usize {
         match self {
             Self::List | Self::DeleteCollection => LONGEST_LIST,
+            Self::Find => LONGEST_FIND,
             Self::Document => LONGEST_DOCUMENT,
             Self::Get | Self::Watch | Self::Create | Self::Update | Self::Patch | Self::Delete => {
                 LONGEST_OBJECT

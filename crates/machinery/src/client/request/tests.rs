@@ -162,9 +162,10 @@ fn request_without_an_intent_is_the_most_bounded_one() {
     assert_eq!(RequestIntent::of(&request).body_limit(), LONGEST_OBJECT);
 }
 
-const INTENTS: [RequestIntent; 9] = [
+const INTENTS: [RequestIntent; 10] = [
     RequestIntent::Get,
     RequestIntent::List,
+    RequestIntent::Find,
     RequestIntent::Watch,
     RequestIntent::Document,
     RequestIntent::Create,

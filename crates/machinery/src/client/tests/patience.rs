@@ -73,6 +73,7 @@ async fn send(client: &ApiClient, intent: RequestIntent) -> Result<(), ApiError>
     match intent {
         RequestIntent::Get => client.get(&PODS, &key()).await.map(drop),
         RequestIntent::List => client.list(&PODS, &ListQuery::default()).await.map(drop),
+        RequestIntent::Find => client.find(&PODS, &key()).await.map(drop),
         RequestIntent::Watch => client.watch(&PODS, &WatchQuery::default()).await.map(drop),
         RequestIntent::Create => client.create(&PODS, "default", b"").await.map(drop),
         RequestIntent::Update => client.update(&PODS, &key(), None, b"").await.map(drop),
@@ -85,9 +86,9 @@ async fn send(client: &ApiClient, intent: RequestIntent) -> Result<(), ApiError>
 
 #[tokio::test(start_paused = true)]
 async fn refusal_with_retry_after_is_repeated_if_nothing_was_done() {
-    use RequestIntent::{Create, Delete, Get, List, Update, Watch};
+    use RequestIntent::{Create, Delete, Find, Get, List, Update, Watch};
     for (code, retry_after, repeated, final_for) in [
-        (429, "1", &[Get, List, Create, Update, Delete][..], &[Watch][..]),
+        (429, "1", &[Get, List, Find, Create, Update, Delete][..], &[Watch][..]),
         (503, "1", &[Get, List, Create, Update, Delete], &[Watch]),
         // Such a write may have been carried out.
         (500, "1", &[Get, List], &[Create, Update, Delete, Watch]),

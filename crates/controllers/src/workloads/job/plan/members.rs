@@ -79,7 +79,7 @@ impl<'a> Members<'a> {
             let has_succeeded = pod.status.phase == "Succeeded";
             // A pod that is deleted by somebody counts as failed. After the deletion of the Job in the foreground, caches may show the deletions
             // of its pods together with that of the Job. These are no failures, which could fail the Job.
-            let is_deleted = pod.metadata.is_deleting() && !member::goes_with(&job.metadata, &pod.metadata);
+            let is_deleted = pod.metadata.is_deleting() && !member::goes_after_its_pods(&job.metadata);
             let has_failed = pod.status.phase == "Failed" || !is_strict && is_deleted && !has_succeeded;
             members.kept.push(Member {
                 pod,

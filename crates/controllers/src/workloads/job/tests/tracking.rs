@@ -135,17 +135,24 @@ fn pods_deleted_with_their_job_are_no_failures() {
             pod.metadata.deletion_grace_period_seconds = Some(grace);
         }
     };
-    let going = job(|job| {
-        job.spec.backoff_limit = Some(0);
-        job.status.active = 3;
-        job.metadata.deletion_timestamp = ago(10);
-        job.metadata.deletion_grace_period_seconds = Some(0);
-    });
-    let told = steps_of(&going, &[pod("a", deleted_in(30, 10)), pod("b", deleted_in(0, 9))]);
+    let going = |finalizer: &str| {
+        job(|job| {
+            job.spec.backoff_limit = Some(0);
+            job.status.active = 3;
+            job.metadata.deletion_timestamp = ago(10);
+            job.metadata.finalizers = vec![finalizer.into()];
+        })
+    };
+    let foreground = going("foregroundDeletion");
+    // The clocks of two API servers may differ.
+    let told = steps_of(&foreground, &[pod("a", deleted_in(30, 11)), pod("b", deleted_in(0, 9))]);
     assert_eq!(told, ["status 0/0/2 0+0", "untrack a", "untrack b"]);
-    // This one was deleted before its Job.
-    let told = steps_of(&going, &[pod("c", deleted_in(30, 11))]);
-    assert!(told[0].contains("[|c] FailureTarget(BackoffLimitExceeded)"), "{told:?}");
+    // This one failed by itself.
+    let failed = pod("c", |pod: &mut Pod| pod.status.phase = "Failed".into());
+    for (job, pod) in [(&foreground, failed), (&going("example.com/held"), pod("c", deleted_in(30, 9)))] {
+        let told = steps_of(job, &[pod]);
+        assert!(told[0].contains("[|c] FailureTarget(BackoffLimitExceeded)"), "{told:?}");
+    }
 }
 
 #[test]
