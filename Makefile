@@ -39,7 +39,7 @@ unit: oracle ## Unit and property tests, and the simulation with seeds that are 
 	cd tests/oracle && go vet -tags standard ./...
 
 soak: export NAMES ?= 1000000
-soak: ## A million names of objects that come and go in the simulated cluster do not grow memory (NAMES=…, ONLY=SORT)
+soak: ## Check that a million names of objects in the simulated cluster do not grow the manager's memory (NAMES=…, ONLY=SORT)
 	@$(CARGO) test --profile simulate --test simulation -- --ignored --exact --nocapture churn::soak
 
 simulate: ## A minute of the simulated cluster with new seeds (SECONDS=…, FAULTS=0), or one seed again with its trace (SEED=…)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds a Coxswain with a fault planted again, and lets the differential fuzzer look for it until it finds a
-# difference or for SECONDS [1800]. A difference that a Coxswain without the fault shows, too, does not count.
+# Builds Coxswain with a fixed fault planted again, and runs the differential fuzzer until it finds a difference or for
+# SECONDS [1800]. A difference that a Coxswain without the fault shows, too, does not count.
 # Usage: scripts/planted.sh ID [SECONDS], where tests/differential/planted/ID.patch is the fault. Prints found or not found. Exit codes: 1 if it was
 # not found, 2 if it could not be planted or played.
 set -euo pipefail
@@ -12,7 +12,7 @@ patch=$PWD/tests/differential/planted/$id.patch
 mkdir -p target/planted
 exec 9>target/planted/lock
 flock 9
-# One place for all faults, so that only the files of the last and of this fault are compiled again.
+# All faults share this copy of the sources, so that only the files that the last and this patch change are compiled again.
 source=$PWD/target/planted/source
 git ls-files -z | while IFS= read -r -d '' file; do
     if [ -f "$file" ] && ! cmp -s "$file" "$source/$file"; then
@@ -20,8 +20,8 @@ git ls-files -z | while IFS= read -r -d '' file; do
         cp "$file" "$source/$file"
     fi
 done
-# Outside of a repository: git would take the paths of the patch as those of this one.
-GIT_CEILING_DIRECTORIES=$PWD/target/planted git -C "$source" apply "$patch"
+# The copy is no repository. Without the ceiling, git would resolve the paths of the patch in this checkout.
+GIT_CEILING_DIRECTORIES=$PWD/target/planted git -C "$source" apply "$patch" || exit 2
 (cd "$source" && ${CARGO:-cargo} build --bin coxswain --target-dir ../build) || exit 2
 
 log=$PWD/target/planted/$id.log list=$PWD/target/planted/$id.list

@@ -3,7 +3,8 @@
 //!
 //! Numbers are those of the controller's page of behaviours, `3/14`. Controllers that share a page share rows.
 //! A test is named by what it is: `controllers::AREA::ROOM::tests::NAME` is a unit test by its crate and module path,
-//! `integration::MODULE::NAME` an integration test, `simulation::MODULE::NAME` one in the simulated cluster, `parity/ROOM/SCENARIO` a parity scenario with a recorded outcome.
+//! `integration::MODULE::NAME` an integration test, `simulation::MODULE::NAME` a test in the simulated cluster, `parity/ROOM/SCENARIO` a
+//! parity scenario with a recorded outcome.
 
 use std::collections::BTreeMap;
 use std::fs;

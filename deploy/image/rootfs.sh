@@ -5,7 +5,7 @@
 #
 # The libraries are those of this machine if the program is for its architecture. Otherwise they are taken from Debian's packages for the
 # program's architecture, never from a cross compiler: packages.sh downloads these packages, unless PACKAGES names a directory with them.
-# PACKAGES also counts for the machine's own architecture.
+# If PACKAGES is set, the libraries for the machine's own architecture are taken from it, too.
 #
 # With SBOM, a list of the program's parts, each file of the image belongs to a component of that list, with its version and hash: to the
 # Debian package that it is taken from, or to coxswain-image. For scanners, the packages are also in /var/lib/dpkg/status.d. The build

@@ -101,8 +101,9 @@ pub(super) enum Deletion<'a> {
 }
 
 impl<'a> Remains<'a> {
-    /// Returns what to delete, in order. An uninstall may be cut off at any step, and the overrides would take effect at the next install,
-    /// so their Lease is the first. It stays while a replica of the group still runs, as does the Lease by which that one leads.
+    /// Returns the Leases to delete, in this order. An uninstall may be cut off at any step, and the overrides would take effect at the next
+    /// install, so their Lease is the first. While a replica of the group still runs, neither the Lease of the overrides nor that of the
+    /// election is deleted.
     pub(super) fn deletions(&self, main: &MainLease) -> Vec<Deletion<'a>> {
         let group = Group::new(&main.namespace, &main.name);
         let mut all = Vec::new();

@@ -7,10 +7,11 @@
 //!        │                                        └─ lost ─────► gate closed ─► exit                │
 //!        └──────────────────────────────── behind the others ───────────────────────────────────────┘
 //! ```
-//! Without a limit (`--controller-shutdown-timeout=0`) SIGTERM waits for reconciles and writes as long as they take, also when it comes
-//! during a step-down. kube-controller-manager waits only with `ControllerManagerReleaseLeaderElectionLockOnExit`, which is off there. A replica that steps down or gives way waits [`STEP_DOWN_LIMIT`] at most: no controllers run
-//! meanwhile, and no other replica can lead. Reconciles without a limit of their own may still run then, so the process ends with an
-//! error instead of beginning another term, into which they could run.
+//! Without a limit (`--controller-shutdown-timeout=0`) the process waits after SIGTERM for reconciles and writes as long as they take, also
+//! if the signal arrives during a step-down. kube-controller-manager waits only with the feature gate
+//! `ControllerManagerReleaseLeaderElectionLockOnExit`, which is off by default. A replica that steps down or gives way waits
+//! [`STEP_DOWN_LIMIT`] at most: no controllers run meanwhile, and no other replica can lead. Reconciles without a limit of their own may
+//! still run then, so the process ends with an error instead of beginning another term, into which they could run.
 //!
 //! The Leases are renewed until everything is drained, so that reconciles in flight may still write. A write that has no answer at
 //! the limit of `--controller-shutdown-timeout` is cut off before a Lease is given up, and SIGTERM then ends the process with an
@@ -77,7 +78,7 @@ pub(super) async fn drain(work: &impl Work, limit: Option<Duration>) -> Result<(
     .await
 }
 
-/// As [`drain`], with a limit that ends when a future does.
+/// Does the same as [`drain`]; the limit is reached when the future `limit` completes.
 async fn drain_until(work: &impl Work, limit: impl Future<Output = ()>) -> Result<(), ManagerError> {
     let gate = work.gate();
     let ended = async {
@@ -92,7 +93,7 @@ async fn drain_until(work: &impl Work, limit: impl Future<Output = ()>) -> Resul
         () = limit => false,
     };
     if !in_time {
-        tracing::warn!("Not everything ended in time");
+        tracing::warn!("Reconciles or writes did not end before the shutdown limit");
     }
     gate.close();
     // Also when everything has ended in time: a request whose caller is gone may still be in a send buffer.
@@ -203,7 +204,7 @@ impl<W: Work, L: LeaseApi> Terms<'_, W, L> {
                     return sleep(limit).await;
                 }
                 sleep(STEP_DOWN_LIMIT).await;
-                // SIGTERM has somebody outside who ends the process in the end, also when it comes during a step-down.
+                // After SIGTERM the kubelet or a user kills a process that does not end; after a step-down nobody does.
                 if shutdown.is_cancelled() {
                     pending::<()>().await;
                 }

@@ -32,12 +32,12 @@ pub(crate) struct Verdict {
     pub(crate) wanted: usize,
     /// Fields in which the two plays under kube-controller-manager differ.
     pub(crate) noise: Vec<Difference>,
-    /// Number of objects that were compared, over all rounds.
+    /// Number of objects, events, sets of field managers and results of operations that were compared, over all rounds.
     pub(crate) objects: usize,
 }
 
-/// More writes than this multiple of the larger number of kube-controller-manager, and `SPARE` in addition, are a difference. How many
-/// changes one write carries depends on timing.
+/// Coxswain's writes are a difference if they exceed this multiple of kube-controller-manager's larger number plus `SPARE`. The number of
+/// changes in one write depends on timing.
 const WRITES: usize = 2;
 const SPARE: usize = 3;
 
@@ -130,7 +130,7 @@ pub(crate) fn between(round: usize, first: &Value, second: &Value) -> Vec<Differ
     [others, in_pairs(pods)].concat()
 }
 
-/// Pods are compared as a list without an order. Returns the fields that differ between pods of the same name instead of the pods.
+/// Returns the fields that differ between pods of the same name, instead of the pods: the comparison before has pods as a list without order.
 fn in_pairs(pods: Vec<Difference>) -> Vec<Difference> {
     let (mut theirs, ours): (Vec<_>, Vec<_>) = pods.into_iter().partition(|pod| pod.ours.is_null());
     let mut found = Vec::new();

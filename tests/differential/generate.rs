@@ -48,7 +48,7 @@ const FATES: &[(Fate, &str, usize)] = &[
 const COMPANION: usize = 50;
 /// Percentage of rounds with operations that belong together (`together`).
 const TOGETHER: usize = 15;
-/// In the place of owner references: a reference to another object of the list.
+/// Stands for a reference to another object of the list in owner references.
 const MEMBER: &str = "MEMBER";
 /// Percentage of references whose UID is of an object of another kind.
 const MISMATCH: usize = 10;
@@ -63,7 +63,7 @@ const STATUS: usize = 20;
 
 /// Kinds in no namespace. Their names begin with the namespace of the list.
 const CLUSTER_SCOPED: &[&str] = &["CertificateSigningRequest", "PersistentVolume", "Realm"];
-/// The end of the names of Roles, which may have characters that mean something in a URL.
+/// The end of the names of Roles, which may have characters that are reserved in a URL.
 const ODD_END: &str = "#a?b";
 /// Bytes that are not UTF-8, in objects that are written in protobuf.
 const INVALID: &str = "ÿ";
@@ -170,7 +170,7 @@ fn companion(kind: &str, name: &str) -> Option<Named> {
     let (kind, name) = match kind {
         "PersistentVolumeClaim" => ("PersistentVolume", format!("NAMESPACE-{name}")),
         "HorizontalPodAutoscaler" => ("Deployment", name.to_owned()),
-        // By its name a Job of an activation in 2027.
+        // The name is that of a Job of an activation in 2027.
         "CronJob" => ("Job", format!("{name}-30000000")),
         "Endpoints" | "EndpointSlice" => ("Service", name.to_owned()),
         _ => return None,

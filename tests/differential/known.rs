@@ -16,31 +16,29 @@ pub(crate) struct Known {
     pub(crate) reason: String,
 }
 
-/// A table, and how often each row was met.
+/// A table, and the number of matches of each row.
 pub(crate) struct Table {
     rows: Vec<Known>,
     met: Mutex<Vec<usize>>,
+}
+
+impl Known {
+    fn new(path: &str, change: &str, reason: &str) -> Self {
+        Self { path: path.to_owned(), change: change.to_owned(), reason: reason.to_owned() }
+    }
 }
 
 impl Table {
     /// Returns the deliberate differences. Their last column is a link to the documentation of the difference.
     pub(crate) fn wanted() -> Self {
         let rows = rows::<4>(include_str!("wanted.tsv")).into_iter();
-        Self::new(rows.map(|[path, change, reason, _link]| Known {
-            path: path.to_owned(),
-            change: change.to_owned(),
-            reason: reason.to_owned(),
-        }))
+        Self::new(rows.map(|[path, change, reason, _link]| Known::new(path, change, reason)))
     }
 
     /// Returns the noise of kube-controller-manager.
     pub(crate) fn noise() -> Self {
         let rows = rows::<3>(include_str!("noise.tsv")).into_iter();
-        Self::new(rows.map(|[path, change, reason]| Known {
-            path: path.to_owned(),
-            change: change.to_owned(),
-            reason: reason.to_owned(),
-        }))
+        Self::new(rows.map(|[path, change, reason]| Known::new(path, change, reason)))
     }
 
     fn new(rows: impl Iterator<Item = Known>) -> Self {
@@ -111,11 +109,7 @@ mod tests {
 
     #[test]
     fn row_is_met_by_its_path_and_its_change() {
-        let row = |path: &str, change: &str| Known {
-            path: path.to_owned(),
-            change: change.to_owned(),
-            reason: "better".to_owned(),
-        };
+        let row = |path: &str, change: &str| Known::new(path, change, "better");
         let table = Table::new([row("Pod", "*"), row("Job.*.status.failed", "1 -> *")].into_iter());
         let difference = |path: &str, ours: u32| Difference {
             round: 0,

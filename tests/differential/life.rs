@@ -15,13 +15,13 @@ use tokio::time::{Instant, sleep};
 
 use crate::harness::{ControlPlane, Program, binaries};
 use crate::plane::{ARGS, Plane, name};
-use crate::play::say;
+use crate::play::message;
 
 /// The component that is the other manager.
 const OTHER: &str = "other-manager";
 /// The Lease of both managers.
 const LEASE: (&str, &str) = ("kube-system", "kube-controller-manager");
-/// Time until a started manager leads: it may have to wait until the Lease of the one before has expired.
+/// Time until a started manager leads. It may have to wait until the Lease of the previous manager has expired.
 const LIMIT: Duration = Duration::from_mins(1);
 /// Time after the beginning of leadership in which the caches of all controllers are filled.
 const FILLED: Duration = Duration::from_secs(3);
@@ -151,7 +151,7 @@ impl Plane {
         let leases: Api<Lease> = Api::namespaced(self.cluster.client.clone(), namespace);
         let deadline = Instant::now() + LIMIT;
         loop {
-            let lease = leases.get(name).await.map_err(say)?;
+            let lease = leases.get(name).await.map_err(message)?;
             let spec = lease.spec.unwrap_or_default();
             if spec.acquire_time.is_some_and(|time| time.0 >= started) {
                 break;
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn manager_that_ended_is_down_until_it_is_woken() {
+    fn manager_that_ended_is_down_until_it_is_started() {
         for (life, step) in [(Life::Stop, Step::Stop(OWN)), (Life::Kill, Step::Kill(OWN))] {
             let (mut managers, steps) = lived(&[life, life], Program::Coxswain);
             assert_eq!(steps, [step], "the second finds it down");

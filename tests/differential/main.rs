@@ -74,7 +74,7 @@ use search::Search;
 
 /// Seeds that `make test` plays.
 const PINNED: &str = include_str!("pinned.txt");
-/// Lists that `make test` plays, each behind an empty line: they show the rows of `wanted.tsv`, and differences that were fixed.
+/// Lists that `make test` plays, with an empty line between them. They show the rows of `wanted.tsv`, and differences that were fixed.
 const LISTS: &str = include_str!("lists.txt");
 
 /// Time in which `make test` plays new seeds: none until 1,000 new seeds in a row show no difference.
@@ -91,7 +91,14 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// Returns seeds that were not played before.
+/// Prints the counts, and fails if there was a difference. The control planes end first, because a failed test prints their logs.
+fn finish(search: Search) {
+    let outcome = search.end();
+    drop(search);
+    outcome.expect("no differences");
+}
+
+/// Returns the seeds of a run. The first seed depends on the second of the start, and is the same again after 1,000 seconds.
 fn new_seeds() -> RangeFrom<u64> {
     SystemClock.now().as_second() as u64 * 1_000 % 1_000_000..
 }
@@ -108,10 +115,7 @@ async fn differ() {
     } else {
         search.run(new_seeds(), Some(Duration::from_secs(number("SECONDS").unwrap_or(60)))).await;
     }
-    let outcome = search.end();
-    // The control planes end first: a failed test prints their logs.
-    drop(search);
-    outcome.expect("no differences");
+    finish(search);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -123,8 +127,5 @@ async fn pinned_and_new_seeds_have_the_same_outcome() {
     tokio::join!(search.run(seeds.collect::<Vec<u64>>(), None), lists);
     search.run(new_seeds(), Some(by_depth(USUAL, FULL))).await;
     assert_eq!(search.unmet(), Vec::<String>::new(), "rows of wanted.tsv that no list shows");
-    let outcome = search.end();
-    // The control planes end first: a failed test prints their logs.
-    drop(search);
-    outcome.expect("no differences");
+    finish(search);
 }

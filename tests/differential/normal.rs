@@ -1,5 +1,5 @@
-//! The field managers of objects, and words for random parts of names that the parity snapshot leaves: hashes of ReplicaSets and ends of pods
-//! that no longer exist.
+//! The field managers of objects, and words for random parts of names that the parity snapshot does not replace: hashes of ReplicaSets and
+//! ends of pods that no longer exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 

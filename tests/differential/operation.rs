@@ -21,7 +21,7 @@ pub(crate) struct Operation {
 pub(crate) enum Action {
     /// Server-side apply of an object.
     Apply(Value),
-    /// The same in protobuf, with two bytes that are not UTF-8 for each `ÿ`.
+    /// Server-side apply in protobuf, with two bytes that are not UTF-8 for each `ÿ`.
     Wire(Value),
     /// A JSON merge patch.
     Patch(Named, Value),
@@ -76,27 +76,27 @@ pub(crate) enum Propagation {
 /// A step in the life of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// The scheduler binds it to a node.
+    /// The scheduler binds the pod to a node.
     Bound,
-    /// The kubelet reports that it runs and passes its probes.
+    /// The kubelet reports that the pod runs and passes its probes.
     Ready,
-    /// The kubelet reports that it fails a probe.
+    /// The kubelet reports that the pod fails a probe.
     Unready,
     Failed,
     Succeeded,
-    /// A user deletes it.
+    /// A user deletes the pod.
     Deleted,
-    /// A user deletes it without a grace period.
+    /// A user deletes the pod without a grace period.
     Vanished,
     /// The kubelet ends the deletion of a pod that is being deleted.
     Gone,
-    /// A user asks for its eviction.
+    /// A user requests the eviction of the pod.
     Evicted,
     /// A finalizer is added.
     Held,
     /// All finalizers are removed.
     Released,
-    /// Its label `app` gets another value.
+    /// The label `app` gets another value.
     Relabeled,
 }
 
@@ -256,7 +256,7 @@ impl FromStr for Operation {
 }
 
 #[test]
-fn operation_that_is_no_operation_is_refused() {
+fn malformed_operation_is_an_error() {
     for line in [
         "",
         "user",

@@ -1,6 +1,6 @@
 //! Three control planes of one version: two with kube-controller-manager, one with Coxswain, each with all default controllers.
 //!
-//! There is no scheduler and no kwok. Operations bind pods and report their statuses, so that the order of events is the list's.
+//! There is no scheduler and no kwok. Operations bind pods and report their statuses, so that the list decides the order of events.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -53,7 +53,7 @@ pub(crate) struct Plane {
     /// The CA bundle of the API server.
     pub(crate) bundle: String,
     pub(crate) managers: Mutex<Managers>,
-    /// The roles whose rules were changed, as they were before.
+    /// Copies of the roles whose rules were changed, each from before the change.
     pub(crate) changed_roles: Mutex<Vec<ClusterRole>>,
     /// The port of the manager.
     pub(crate) port: String,
@@ -170,7 +170,7 @@ fn is_list(name: &str) -> bool {
 }
 
 #[test]
-fn namespaces_of_lists_are_told_from_others() {
+fn namespaces_of_lists_are_recognized() {
     assert!(is_list(&namespace(7_000_012, 3)));
     for name in ["default", "d1", "dx1", "d1x", "kube"] {
         assert!(!is_list(name), "{name}");

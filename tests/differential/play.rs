@@ -64,7 +64,7 @@ const CLASSES: [(&str, &str); 2] = [
     ("grows", r#"{"allowVolumeExpansion":true,"reclaimPolicy":"Retain"}"#),
 ];
 
-/// A control plane that is not calm by then is compared anyway, and the comparison has a field for it.
+/// Time after which a control plane is compared even if it is not calm. The field `calm` shows this.
 const LIMIT: Duration = Duration::from_mins(1);
 const POLL: Duration = Duration::from_millis(200);
 
@@ -134,7 +134,7 @@ fn controller(event: &AuditEvent) -> &str {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is the argument of map_err")]
-pub(crate) fn say(error: kube::Error) -> String {
+pub(crate) fn message(error: kube::Error) -> String {
     error.to_string()
 }
 
@@ -143,7 +143,7 @@ fn result<T>(answer: Result<T, kube::Error>) -> Result<String, String> {
     match answer {
         Ok(_) => Ok("ok".to_owned()),
         Err(kube::Error::Api(status)) => Ok(format!("{} {}", status.code, status.reason)),
-        Err(error) => Err(say(error)),
+        Err(error) => Err(message(error)),
     }
 }
 
@@ -164,17 +164,17 @@ impl Stage<'_> {
         let (key, value) = refusals::LABEL;
         let labels = if has_refusals { json!({ key: value }) } else { json!({}) };
         let new = object(json!({ "metadata": { "name": self.namespace, "labels": labels } }));
-        namespaces.create(&PostParams::default(), &new).await.map_err(say)?;
+        namespaces.create(&PostParams::default(), &new).await.map_err(message)?;
         let classes: Api<StorageClass> = Api::all(client.clone());
         for (end, fields) in CLASSES {
             let mut class: Value = serde_json::from_str(fields).map_err(|error| error.to_string())?;
             class["metadata"] = json!({ "name": format!("{}-{end}", self.namespace) });
             class["provisioner"] = "kubernetes.io/no-provisioner".into();
-            classes.create(&PostParams::default(), &object(class)).await.map_err(say)?;
+            classes.create(&PostParams::default(), &object(class)).await.map_err(message)?;
         }
         let accounts: Api<ServiceAccount> = Api::namespaced(client, self.namespace);
         let deadline = Instant::now() + LIMIT;
-        while accounts.get_opt("default").await.map_err(say)?.is_none() {
+        while accounts.get_opt("default").await.map_err(message)?.is_none() {
             if Instant::now() > deadline {
                 return Err(format!("{}: no service account within {LIMIT:?}", self.plane.name()));
             }
@@ -189,7 +189,7 @@ impl Stage<'_> {
         for kind in ["CronJob", "HorizontalPodAutoscaler", "PersistentVolumeClaim", "ResourceQuota"] {
             let api = self.api(&resource(kind)?);
             let deleted = api.delete_collection(&DeleteParams::background(), &ListParams::default()).await;
-            drop(deleted.map_err(say)?);
+            drop(deleted.map_err(message)?);
         }
         for kind in ["CertificateSigningRequest", "PersistentVolume", "Realm", "StorageClass"] {
             let kind = resource(kind)?;
@@ -261,7 +261,7 @@ impl Stage<'_> {
                 self.plane.forbid(role, verb, resource).await.map(|()| "ok".to_owned())
             }
             Action::Permit => self.plane.permit().await.map(|()| "ok".to_owned()),
-            Action::Calm => unreachable!("a calm is no request"),
+            Action::Calm => unreachable!("`play` handles a calm itself"),
         }
     }
 
@@ -284,7 +284,7 @@ impl Stage<'_> {
         result(applied)
     }
 
-    /// Applies an object with strings that are not valid UTF-8. A refusal has the status code alone.
+    /// Applies an object with strings that are not valid UTF-8. The result of a refusal is the status code alone.
     async fn wire(&mut self, object: &Value) -> Result<String, String> {
         let named = Named::of(object);
         let kind = resource(&named.kind)?;
@@ -303,7 +303,7 @@ impl Stage<'_> {
         }
     }
 
-    /// Advances the pod at this index of the last calm's.
+    /// Advances the pod at this index in the pods of the last calm.
     async fn advance(&mut self, at: usize, fate: Fate) -> Result<String, String> {
         let name = self.pods[at]["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let api = self.api(&resource("Pod")?);
@@ -430,7 +430,7 @@ impl Stage<'_> {
     }
 
     async fn list(&self, kind: &ApiResource, is_ours: impl Fn(&str) -> bool) -> Result<Vec<Value>, String> {
-        let list = self.api(kind).list(&ListParams::default()).await.map_err(say)?;
+        let list = self.api(kind).list(&ListParams::default()).await.map_err(message)?;
         let ours =
             list.items.iter().filter(|each| is_ours(each.metadata.name.as_deref().unwrap_or_default()));
         ours.map(|each| serde_json::to_value(each).map_err(|error| error.to_string())).collect()

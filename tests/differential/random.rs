@@ -26,12 +26,12 @@ impl Random {
         least + self.below(most - least + 1)
     }
 
-    /// Returns true in so many of a hundred cases.
+    /// Returns true with this probability in percent.
     pub(crate) fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    /// Returns one of the items, of which there must be one.
+    /// Returns one of the items, which must not be empty.
     pub(crate) fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         &items[self.below(items.len())]
     }

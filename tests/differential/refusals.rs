@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Cluster, ControlPlane, TlsServer, create, eventually, object, webhook};
 
-/// The label of namespaces in which the API server asks the webhook.
+/// The label of namespaces for whose writes the API server calls the webhook.
 pub(crate) const LABEL: (&str, &str) = ("refusals", "on");
 /// A namespace in which the webhook refuses the writes of all users.
 const PROBE: &str = "probe-of-refusals";
@@ -76,14 +76,14 @@ impl FromStr for Refusal {
 /// Refusals in force, by namespace.
 type Rules = BTreeMap<String, Vec<Refusal>>;
 
-/// The webhook of a control plane. It ends when this is dropped.
+/// The webhook of a control plane. It stops when `Refusals` is dropped.
 pub(crate) struct Refusals {
     rules: Arc<Mutex<Rules>>,
     _webhook: TlsServer,
 }
 
 impl Refusals {
-    /// Starts the webhook and waits until the API server asks it.
+    /// Starts the webhook and waits until the API server calls it.
     pub(crate) async fn start(control_plane: &ControlPlane, cluster: &Cluster) -> Self {
         let rules = Arc::new(Mutex::new(Rules::new()));
         let judging = Arc::clone(&rules);
@@ -126,7 +126,7 @@ impl Refusals {
     }
 }
 
-/// Returns the answer to the request of an AdmissionReview, and counts it.
+/// Returns the response to the request of an AdmissionReview, and counts a refusal.
 fn judge(request: &Value, rules: &mut Rules) -> Value {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let namespace = text(&request["namespace"]);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_with_a_number_of_times_ends_after_them() {
+    fn rule_ends_after_its_number_of_times() {
         let rule = "UPDATE jobs/status 429 2".parse().expect("a refusal");
         let mut rules: Rules = [("d1x1".to_owned(), vec![rule])].into();
         let job = request("system:kube-controller-manager", "UPDATE", "jobs", "status");

@@ -1,4 +1,4 @@
-//! Decides whether a candidate is told: a difference in one trial of a list, compared with further trials of the same list.
+//! Decides whether a candidate is reported: a difference in one trial of a list, compared with further trials of the same list.
 //!
 //! A race inside a round can have one outcome in both plays under kube-controller-manager by chance, and another outcome later. So a
 //! candidate is noise if two plays under kube-controller-manager of all trials differ in its object. A race that Coxswain alone has is a
@@ -76,7 +76,7 @@ mod tests {
         Played { looks: vec![look], writes, ..Played::default() }
     }
 
-    /// A trial with these numbers of failed pods, twice under kube-controller-manager and once under Coxswain.
+    /// Returns a trial with these numbers of failed pods, twice under kube-controller-manager and once under Coxswain.
     fn trial(failed: [u32; 3]) -> Trial {
         let played = failed.map(|failed| played(failed, 1));
         let verdict = compare(&played[0], &played[1], &played[2], &Table::noise(), &Table::wanted());
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn candidate_that_all_repeats_show_is_told() {
+    fn candidate_in_all_repeats_is_repeated_and_in_some_is_rare() {
         assert_eq!(finding([1, 1, 2], &[[1, 1, 2], [1, 1, 3]]), Finding::Repeated);
         assert_eq!(finding([1, 1, 2], &[[1, 1, 2], [1, 1, 1]]), Finding::Rare);
         assert_eq!(finding([1, 1, 2], &[[1, 1, 2]]), Finding::Rare, "a repeat could not be played");

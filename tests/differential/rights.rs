@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use crate::plane::Plane;
-use crate::play::say;
+use crate::play::message;
 
 /// The beginning of the names of the controllers' roles.
 const ROLE: &str = "system:controller:";
@@ -20,27 +20,28 @@ impl Plane {
     /// Takes a right away from a controller.
     pub(crate) async fn forbid(&self, role: &str, verb: &str, resource: &str) -> Result<(), String> {
         let name = format!("{ROLE}{role}");
-        let role = self.roles().get(&name).await.map_err(say)?;
+        let role = self.roles().get(&name).await.map_err(message)?;
         let rules = without(role.rules.as_deref().unwrap_or_default(), verb, resource);
-        self.write_rules(&name, &rules).await?;
+        // Before the write, which may be applied even if its response is lost or the play times out.
         self.changed_roles.lock().push(role);
-        Ok(())
+        self.write_rules(&name, &rules).await
     }
 
     /// Gives all rights back.
     pub(crate) async fn permit(&self) -> Result<(), String> {
-        let changed = std::mem::take(&mut *self.changed_roles.lock());
-        // The first copy of a role is the oldest.
+        let changed = self.changed_roles.lock().clone();
+        // The first copy of a role is the oldest, so it is written last.
         for role in changed.iter().rev() {
             let name = role.metadata.name.as_deref().unwrap_or_default();
             self.write_rules(name, role.rules.as_deref().unwrap_or_default()).await?;
         }
+        self.changed_roles.lock().clear();
         Ok(())
     }
 
     async fn write_rules(&self, name: &str, rules: &[PolicyRule]) -> Result<(), String> {
         let patch = Patch::Merge(json!({ "rules": rules }));
-        self.roles().patch(name, &PatchParams::default(), &patch).await.map_err(say)?;
+        self.roles().patch(name, &PatchParams::default(), &patch).await.map_err(message)?;
         sleep(IN_FORCE).await;
         Ok(())
     }

@@ -20,14 +20,14 @@ use crate::repeat::{self, Finding, MORE, REPEATS, Trial};
 use crate::shrink::Shrinker;
 use crate::story;
 
-/// Lists that play at the same time, by default. They mostly wait.
+/// Lists that play at the same time, by default. Plays mostly wait.
 const AT_A_TIME: usize = 10;
 /// Shorter lists that are tried at the same time.
 const TRIES_AT_A_TIME: usize = 6;
 /// Time for making one list shorter.
 const PATIENCE: Duration = Duration::from_secs(100);
 
-/// A list that does not end by then could not be played.
+/// Time after which the play of a list fails.
 const LONGEST: Duration = Duration::from_mins(4);
 
 /// The control planes, the tables and the counts of a run.
@@ -35,7 +35,7 @@ pub(crate) struct Search {
     planes: Vec<Plane>,
     noise: Table,
     wanted: Table,
-    /// Held by plays, and by one alone if its list concerns the whole control plane.
+    /// The lock that plays hold for reading, and a play whose list concerns the whole control plane for writing.
     gate: RwLock<()>,
     /// Number of namespaces that were made.
     namespaces: AtomicUsize,
@@ -57,8 +57,8 @@ struct Totals {
     rare: Vec<(u64, String)>,
     /// Candidates that are noise, because repeats under kube-controller-manager differ in their objects, by signature of the noise.
     unsteady: BTreeMap<String, usize>,
-    /// Whether a story was told.
-    has_told: bool,
+    /// Whether a story was printed.
+    has_story: bool,
     /// Lists that could not be played.
     broken: Vec<String>,
 }
@@ -83,7 +83,7 @@ impl Search {
         let stops_at_first = std::env::var_os("FIRST").is_some();
         let in_time = |_: &u64| {
             let is_over = until.is_some_and(|until| Instant::now() >= until);
-            let has_ended = stops_at_first && self.totals.lock().has_told;
+            let has_ended = stops_at_first && self.totals.lock().has_story;
             !is_over && !has_ended
         };
         let at_a_time = std::env::var("AT_A_TIME").ok().and_then(|text| text.parse().ok());
@@ -92,7 +92,7 @@ impl Search {
         plays.buffer_unordered(at_a_time.unwrap_or(AT_A_TIME)).for_each(|()| async {}).await;
     }
 
-    /// Plays a list, and tells the story of its first difference.
+    /// Plays a list, and reports its first difference.
     pub(crate) async fn judge(&self, seed: u64, list: &[Operation]) {
         let Some(trial) = self.trial(seed, list).await else { return };
         self.totals.lock().seeds += 1;
@@ -114,7 +114,7 @@ impl Search {
                 Finding::Repeated if self.counts_as_known(seed, &candidate) => {}
                 Finding::Repeated => {
                     self.totals.lock().found.insert(candidate.signature(), vec![seed]);
-                    return self.tell(seed, list, &candidate, trial).await;
+                    return self.report(seed, list, &candidate, trial).await;
                 }
                 Finding::Unsteady(noise) => {
                     *self.totals.lock().unsteady.entry(noise.signature()).or_default() += 1;
@@ -135,16 +135,16 @@ impl Search {
         trials.into_iter().flatten().collect()
     }
 
-    /// Makes a list with a confirmed difference shorter, and tells its story.
-    async fn tell(&self, seed: u64, list: &[Operation], candidate: &Difference, trial: Trial) {
+    /// Makes a list with a confirmed difference shorter, and prints its story.
+    async fn report(&self, seed: u64, list: &[Operation], candidate: &Difference, trial: Trial) {
         let signature = candidate.signature();
         let list = self.shrink(seed, list, &signature).await;
         let shown = match self.trial(seed, &list).await {
             Some(last) if last.shows(&signature) => last,
             _ => trial,
         };
-        self.totals.lock().has_told = true;
-        println!("{}", story::tell(seed, &list, &shown.verdict.differences, &shown.played));
+        self.totals.lock().has_story = true;
+        println!("{}", story::write(seed, &list, &shown.verdict.differences, &shown.played));
     }
 
     /// Plays a list on all control planes. Returns nothing if it could not be played.
@@ -206,7 +206,7 @@ impl Search {
             }
             let trials = join_all(candidates.iter().map(|list| self.trial(seed, list))).await;
             let shows = |trial: &Option<Trial>| trial.as_ref().is_some_and(|trial| trial.shows(signature));
-            shrinker.tell(trials.iter().position(shows));
+            shrinker.record(trials.iter().position(shows));
         }
         pick(shrinker.kept())
     }

@@ -45,7 +45,7 @@ impl Shrinker {
     }
 
     /// Takes the index of a candidate that shows the difference, if one does.
-    pub(crate) fn tell(&mut self, hit: Option<usize>) {
+    pub(crate) fn record(&mut self, hit: Option<usize>) {
         match hit {
             Some(index) => {
                 self.at += index * self.chunk;
@@ -84,12 +84,12 @@ mod tests {
             }
             tries += candidates.len();
             let hit = candidates.iter().position(|candidate| shows(candidate));
-            shrinker.tell(hit);
+            shrinker.record(hit);
         }
     }
 
     #[test]
-    fn items_that_a_difference_needs_are_what_is_left() {
+    fn only_items_that_a_difference_needs_are_left() {
         let mut random = Random::new(1);
         for _ in 0..500 {
             let length = random.between(1, 40);

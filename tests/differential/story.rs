@@ -14,7 +14,7 @@ const DIFFERENCES: usize = 12;
 const WRITES: usize = 40;
 
 /// Returns the story.
-pub(crate) fn tell(seed: u64, list: &[Operation], differences: &[Difference], played: &[Played]) -> String {
+pub(crate) fn write(seed: u64, list: &[Operation], differences: &[Difference], played: &[Played]) -> String {
     let mut text = format!("\n=== SEED={seed} make differ\n{} operations:\n", list.len());
     for operation in list {
         let _ = writeln!(text, "  {operation}");
@@ -57,7 +57,7 @@ fn concerns(line: &str, named: &[String]) -> bool {
 }
 
 #[test]
-fn lines_of_named_objects_are_told() {
+fn lines_of_named_objects_are_printed() {
     let named = ["Job/web".to_owned(), "Pod/".to_owned()];
     for (line, expected) in [
         ("update jobs/status web -> 200 by job-controller", true),

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-/// In the place of a pointer: the values are of several fields, by their pointers.
+/// Marks a row, in the place of the pointer, whose values set several fields by their pointers.
 const SEVERAL: &str = "/*";
 
 /// A kind, and a document of a new object.

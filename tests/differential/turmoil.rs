@@ -76,7 +76,7 @@ pub(crate) fn disturb(random: &mut Random) -> Operation {
     Operation::new("operator", action)
 }
 
-/// Returns a refusal of writes of the manager. A 429 rule has a limit: a client that waits for Retry-After keeps the manager busy.
+/// Returns a refusal of writes of the manager. A rule with 429 has a limit, because clients retry after `Retry-After` until it ends.
 pub(crate) fn refuse(random: &mut Random) -> Operation {
     let (code, _) = *random.pick(&REASONS);
     let times = if code == 429 { random.between(1, 3) } else { random.below(3) };

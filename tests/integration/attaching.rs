@@ -7,7 +7,7 @@ use k8s_openapi::api::storage::v1::VolumeAttachment;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::harness::{Cluster, ControlPlane, Manager, Namespace, Options, Program, object, until};
+use crate::harness::{Cluster, ControlPlane, Namespace, Options, Program, object, until};
 
 mod death;
 mod handover;
@@ -154,14 +154,6 @@ impl Stage {
 
 fn unique(volume: &str) -> String {
     format!("kubernetes.io/csi/{DRIVER}^{volume}")
-}
-
-async fn leads(manager: &Manager<'_>) {
-    let log = || async { manager.log() };
-    until(&format!("{} leads", manager.name), LIMIT, log, |text| {
-        text.contains("Caches are synced") || text.contains("\"started\" controller=")
-    })
-    .await;
 }
 
 /// What a manager wrote to nodes, claims, volumes and VolumeAttachments, from this many requests on.

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::harness::{ControlPlane, Manager, Namespace, Options, Program, object, until};
+use crate::harness::{ControlPlane, Namespace, Options, Program, object, until};
 
 const LIMIT: Duration = Duration::from_mins(3);
 /// Both managers run these and nothing else, so that what differs is ours.
@@ -119,15 +119,6 @@ async fn kubectl_taints_a_node_and_its_pods_go_when_their_time_is_over() {
     assert_eq!(manager.errors(), Vec::<String>::new());
 }
 
-/// Waits until a manager has begun to work.
-async fn leads(manager: &Manager<'_>) {
-    let log = || async { manager.log() };
-    until(&format!("{} leads", manager.name), LIMIT, log, |text| {
-        text.contains("Caches are synced") || text.contains("\"started\" controller=")
-    })
-    .await;
-}
-
 /// What is written on the node, once it was touched.
 async fn told_when_touched(plane: &ControlPlane, node: &str, wanted: &str) {
     let touched = || async {
@@ -180,7 +171,7 @@ async fn nodes_follow_the_size_of_the_cluster_and_change_hands() {
     let since = plane.audit().len();
     go.stop();
     let ours = plane.coxswain("coxswain-1", &args);
-    leads(&ours).await;
+    ours.await_start(LIMIT).await;
     create(95..96).await;
     are(&[("0", 96)]).await;
     let written = |program: Program, since: usize| -> Vec<String> {
@@ -216,7 +207,7 @@ async fn nodes_follow_the_size_of_the_cluster_and_change_hands() {
     let since = plane.audit().len();
     ours.stop();
     let go = plane.go_manager("go-2", &args);
-    leads(&go).await;
+    go.await_start(LIMIT).await;
     create(95..96).await;
     until(
         "it is told",
@@ -259,7 +250,7 @@ async fn pods_that_wait_change_hands_twice_and_none_goes_early() {
     let since = plane.audit().len();
     go.stop();
     let ours = plane.coxswain("coxswain-1", &args);
-    leads(&ours).await;
+    ours.await_start(LIMIT).await;
     // It does its work meanwhile, and by then has looked at all that was there.
     pod(&namespace, "goes", "node-0", None).await;
     until("it goes", LIMIT, goes, |pods| !pods.contains_key("goes")).await;
@@ -270,7 +261,7 @@ async fn pods_that_wait_change_hands_twice_and_none_goes_early() {
     let since = plane.audit().len();
     ours.stop();
     let go = plane.go_manager("go-2", &args);
-    leads(&go).await;
+    go.await_start(LIMIT).await;
     pod(&namespace, "goes", "node-0", None).await;
     until("it goes", LIMIT, goes, |pods| !pods.contains_key("goes")).await;
     assert_eq!(staying(&namespace).await, before);

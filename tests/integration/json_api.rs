@@ -1,5 +1,5 @@
-//! An aggregated API server that answers in JSON only, whatever a client accepts. Under both managers namespaces end, dependents of
-//! its objects are collected, and quotas count its objects.
+//! Both managers next to an aggregated API server that answers in JSON only, whatever a client accepts: they delete namespaces, collect
+//! dependents of its objects, and count its objects in quotas.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -11,18 +11,19 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace as CoreNamespace, ResourceQuota, Service};
-use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
-use kube::api::{Api, DeleteParams, PostParams};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace as CoreNamespace, ResourceQuota};
+use kube::api::{Api, DeleteParams};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::harness::{ControlPlane, Namespace, Options, TlsServer, object, turn_beside_another, until};
+use crate::harness::{
+    ControlPlane, Namespace, Options, TlsServer, register_apis, turn_beside_another, until,
+};
 
 const LIMIT: Duration = Duration::from_mins(3);
 const GROUP: &str = "json.example.com";
-/// How long a watch without events lasts.
+/// Duration of a watch, which sends no events.
 const WATCH: Duration = Duration::from_secs(10);
 
 /// The objects of the API, by namespace and name.
@@ -66,7 +67,7 @@ async fn answer(request: Request<Incoming>, things: Things) -> Result<Response<F
                 "resources": [things] });
             (StatusCode::OK, body)
         }
-        // As by servers that are older than KEP-3157.
+        // Servers older than KEP-3157 refuse streaming lists with this code.
         (["apis", GROUP, "v1", .., "things"], &Method::GET) if is_stream => {
             status(StatusCode::UNPROCESSABLE_ENTITY)
         }
@@ -100,20 +101,7 @@ async fn answer(request: Request<Incoming>, things: Things) -> Result<Response<F
 
 async fn register(plane: &ControlPlane, port: u16) {
     let client = plane.cluster().await.client;
-    let service = object(json!({
-        "metadata": { "name": "things" },
-        "spec": { "type": "ExternalName", "externalName": "localhost", "ports": [{ "port": port }] },
-    }));
-    let services: Api<Service> = Api::namespaced(client.clone(), "default");
-    services.create(&PostParams::default(), &service).await.expect("the Service is created");
-    let name = format!("v1.{GROUP}");
-    let registered = object(json!({
-        "metadata": { "name": name },
-        "spec": { "group": GROUP, "version": "v1", "insecureSkipTLSVerify": true, "groupPriorityMinimum": 100,
-            "versionPriority": 100, "service": { "name": "things", "namespace": "default", "port": port } },
-    }));
-    let api: Api<APIService> = Api::all(client);
-    api.create(&PostParams::default(), &registered).await.expect("the APIService is created");
+    register_apis(&client, "things", port, &[(GROUP, "v1")]).await;
     let observe = || async { plane.try_kubectl(&["get", "things", "-A"]).status.success() };
     until("the aggregated API is available", LIMIT, observe, |is_reached| *is_reached).await;
 }
@@ -138,7 +126,7 @@ async fn create_dependent(namespace: &Namespace, name: &str, uid: &str) {
 
 // `kubectl` and the start of a manager block the thread of the test, and the API server waits for answers of the test's server meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_api_server_that_speaks_json_only_stops_neither_namespaces_nor_collection_nor_quota() {
+async fn aggregated_api_server_with_json_only_stops_neither_namespaces_nor_collection_nor_quota() {
     let _turn = turn_beside_another().await;
     let plane = ControlPlane::start(&Options { nodes: 0, args: Vec::new() });
     let things = Things::default();

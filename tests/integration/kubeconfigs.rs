@@ -9,9 +9,7 @@ use coxswain_machinery::x509::fixtures::name_part;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
 
-use crate::harness::{
-    Caller, ControlPlane, Identity, Manager, Options, key_case, turn_beside_another, until,
-};
+use crate::harness::{Caller, ControlPlane, Identity, Options, key_case, turn_beside_another, until};
 
 const LIMIT: Duration = Duration::from_mins(1);
 /// Client keys, by their names among the cases. The signatures of larger ones take seconds without optimization.
@@ -59,14 +57,6 @@ fn kubeconfig_of(
     .to_string()
 }
 
-async fn leads(manager: &Manager<'_>) {
-    let log = || async { manager.log() };
-    until(&format!("{} leads", manager.name), LIMIT, log, |text| {
-        text.contains("Caches are synced") || text.contains("\"started\" controller=")
-    })
-    .await;
-}
-
 #[tokio::test]
 async fn managers_run_with_every_client_certificate_and_encoding_that_go_accepts() {
     let _turn = turn_beside_another().await;
@@ -100,7 +90,7 @@ async fn managers_run_with_every_client_certificate_and_encoding_that_go_accepts
                 "go" => plane.go_manager(&called, &args),
                 _ => plane.coxswain(&called, &args),
             };
-            leads(&manager).await;
+            manager.await_start(LIMIT).await;
             manager.stop();
         }
     }

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::harness::{ControlPlane, Manager, Options, Program, object, until};
+use crate::harness::{ControlPlane, Options, Program, object, until};
 
 const LIMIT: Duration = Duration::from_mins(3);
 /// Four blocks; both managers run this and nothing else.
@@ -48,14 +48,6 @@ async fn gets(nodes: &Api<Node>, name: &str, block: &str) {
     assert_eq!(found.as_deref(), Some(block), "{name}");
 }
 
-async fn leads(manager: &Manager<'_>) {
-    let log = || async { manager.log() };
-    until(&format!("{} leads", manager.name), LIMIT, log, |text| {
-        text.contains("Caches are synced") || text.contains("\"started\" controller=")
-    })
-    .await;
-}
-
 /// Nodes that a manager has written to, from this many requests on.
 fn written(plane: &ControlPlane, since: usize, program: Program) -> Vec<String> {
     let audit = plane.audit();
@@ -81,7 +73,7 @@ async fn blocks_change_hands_twice_run_out_and_are_never_given_over_what_does_no
     let since = plane.audit().len();
     go.stop();
     let ours = plane.coxswain("coxswain-1", &ARGS);
-    leads(&ours).await;
+    ours.await_start(LIMIT).await;
     // What somebody else has given is known, and a new process begins at the beginning.
     create(&nodes, "d", json!({})).await;
     gets(&nodes, "d", "10.244.0.4/30").await;
@@ -119,7 +111,7 @@ async fn blocks_change_hands_twice_run_out_and_are_never_given_over_what_does_no
     let since = plane.audit().len();
     ours.stop();
     let go = plane.go_manager("go-2", &ARGS);
-    leads(&go).await;
+    go.await_start(LIMIT).await;
     create(&nodes, "g", json!({})).await;
     gets(&nodes, "g", "10.244.0.0/30").await;
     assert_eq!(written(&plane, since, Program::Go), ["g"]);
@@ -129,7 +121,7 @@ async fn blocks_change_hands_twice_run_out_and_are_never_given_over_what_does_no
     delete(&nodes, "d").await;
     create(&nodes, "stranger", json!({ "podCIDR": "10.9.0.0/24", "podCIDRs": ["10.9.0.0/24"] })).await;
     let ours = plane.coxswain("coxswain-2", &ARGS);
-    leads(&ours).await;
+    ours.await_start(LIMIT).await;
     create(&nodes, "h", json!({})).await;
     let log = || async { ours.log() };
     until("it is said why nothing is given", LIMIT, log, |text| {

@@ -1,7 +1,7 @@
 // Command oracle answers how Go's standard library reads certificate requests and certificates: the API server, admission plugins
 // and most approvers judge a request by this reading, and the name of a client certificate is a user. Coxswain must not read one
 // differently. It also answers whether Go trusts a chain, and with which private keys it completes handshakes. The libraries of
-// Kubernetes answer other questions, about quantities or schedules for example: see questions.
+// Kubernetes answer other questions, for example about quantities or schedules: see libraries.go.
 //
 // Standard input holds batches: a count, then that many texts, each with its length in front. Counts and lengths are 32 bits,
 // big-endian. If the highest bit of the count is set, the name of a question precedes the texts, with its length in front.

@@ -76,7 +76,7 @@ func TestQuestions(t *testing.T) {
 		{"quantity", "1\x1f500m", `{"reads":{"canonical":"1","difference":"500m","milli":1000,"order":1,"rounded":"1","sign":1,"sum":"1500m","value":1}}`},
 		{"schedule", "UTC\x1f0\x1f0 0 1 1 *\x1f", `{"reads":{"error":"failed to parse int from *\u001f: strconv.Atoi: parsing \"*\\x1f\": invalid syntax"}}`},
 		{"schedule", "UTC\x1f0\x1f@every 1h", `{"reads":{"times":[3600,7200,10800,14400,18000,21600]}}`},
-		// On a machine with files of zones this is a file.
+		// The path exists on a machine with files of zones.
 		{"schedule", "Asia//Tokyo\x1f0\x1f@hourly", `{"refuses":"error: a path of a file is no name of a zone"}`},
 		{"schedule", "Asia/Tokyo\x1f0\x1f0 0 1 1 *", `{"reads":{"times":[31503600,63039600,94662000,126198000,157734000,189270000]}}`},
 		{"strict-address", "010.0.0.1", `{"refuses":"error: neither an address nor a range"}`},
@@ -112,6 +112,6 @@ func TestRefusalsHaveReasons(t *testing.T) {
 
 func TestUnknownQuestionIsAnError(t *testing.T) {
 	if err := run(bytes.NewReader(asking("nonsense", "1")), io.Discard); err == nil {
-		t.Error("it is answered")
+		t.Error("no error")
 	}
 }

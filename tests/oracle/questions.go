@@ -8,8 +8,8 @@ import (
 // question returns the reading of a text, or an error if the library refuses the text.
 type question func(text string) (any, error)
 
-// questions holds the questions by their names. Texts of several parts have a separator between the parts. It is empty in the program that
-// has the standard library alone.
+// questions holds the questions by their names. Texts of several parts have a separator between the parts. The map is empty in the
+// program that has the standard library alone.
 var questions map[string]question
 
 // separator stands between the parts of a text.

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	_ "time/tzdata" // For programs that build.sh has not built.
+	_ "time/tzdata" // For `go test`, which does not set zoneinfo.
 
 	"github.com/robfig/cron/v3"
 )
@@ -65,7 +65,7 @@ func readSchedule(text string) (any, error) {
 // fileErrors matches reasons why a zone cannot be read that depend on the files of the machine.
 var fileErrors = regexp.MustCompile(`(?s)^(provided bad location (.*)): (is a directory|not a directory|malformed time zone information|file name too long)$`)
 
-// withoutFiles replaces these by the reason for a zone that has no file.
+// withoutFiles replaces such a reason by the reason for an unknown zone.
 func withoutFiles(message string) string {
 	return fileErrors.ReplaceAllString(message, "$1: unknown time zone $2")
 }

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// parseSelector reads a selector's text, and sets of labels such as `a=1;b=2` that it is matched with.
+// parseSelector reads the text of a selector, and sets of labels such as `a=1;b=2` to match.
 func parseSelector(text string) (any, error) {
 	written, sets := first(text)
 	selector, err := labels.Parse(written)
@@ -25,8 +25,8 @@ func parseSelector(text string) (any, error) {
 	return show(selector, sets), nil
 }
 
-// compileLabelSelector reads requirements: `= KEY VALUE`, or an operator, a key and values, with spaces between them. A separator
-// ends each; a part without text ends all of them, and sets of labels follow.
+// compileLabelSelector reads requirements, then an empty part, then sets of labels. A requirement is `= KEY VALUE`, or an operator, a
+// key and values, with spaces between them. A separator follows each requirement.
 func compileLabelSelector(text string) (any, error) {
 	selector := metav1.LabelSelector{MatchLabels: map[string]string{}}
 	rest := text
@@ -59,7 +59,7 @@ func compileLabelSelector(text string) (any, error) {
 	return show(compiled, rest), nil
 }
 
-// operators are the names of operators that have several.
+// operators maps further names of an operator to one name.
 var operators = map[selection.Operator]selection.Operator{
 	selection.Equals:       selection.In,
 	selection.DoubleEquals: selection.In,
@@ -76,7 +76,7 @@ func show(selector labels.Selector, sets string) map[string]any {
 		}
 		values := []string{}
 		for _, value := range slices.Sorted(maps.Keys(requirement.Values())) {
-			// Numbers of comparisons are compared by value.
+			// The values of `>` and `<` are numbers: +1 is 1.
 			if number, err := strconv.ParseInt(value, 10, 64); err == nil && isComparison(operator) {
 				value = strconv.FormatInt(number, 10)
 			}
@@ -102,7 +102,7 @@ func isComparison(operator selection.Operator) bool {
 	return operator == selection.GreaterThan || operator == selection.LessThan
 }
 
-// judgeName answers what a text may be.
+// judgeName reports the kinds of names that a text is valid for.
 func judgeName(text string) (any, error) {
 	return map[string]any{
 		"labelKey":   len(validation.IsQualifiedName(text)) == 0,

@@ -49,7 +49,7 @@ func readTime(text string) (any, error) {
 	return read, nil
 }
 
-// moment returns a time, and the text that the type writes for it. Years beyond 9999 have none.
+// moment returns a time, and the text that the type writes for it. The text is empty for years beyond 9999.
 func moment(at time.Time, shown json.Marshaler) map[string]any {
 	text, err := shown.MarshalJSON()
 	if err != nil {

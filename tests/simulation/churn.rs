@@ -1,14 +1,14 @@
 //! Objects, owners, namespaces and kinds under ever new names leave nothing behind in the manager's memory.
 //!
 //! Waves of objects are created and deleted under all controllers, in virtual time. Live heap bytes are compared at moments at which
-//! the cluster is empty again. So this test needs no list of the maps: a map that keeps an entry for each name shows in the sum.
-//! The measurement takes a process of its own, because the allocator counts for the whole process.
+//! the cluster is empty again, so this test needs no list of the maps: a map that keeps an entry for each name increases the sum.
+//! The measurement has a process of its own, because the allocator counts for the whole process.
 //!
 //! Bytes that grow without a leak are bounded, subtracted or removed:
 //! - Memories with a fixed size (events, absent owners, series of metrics, the event log, entries that are swept later) have a small size
-//!   here ([`limit_memories`]). A first part of the names, which is not measured, fills them.
+//!   in this process ([`limit_memories`]). The first parts of the names, which are not measured, fill them.
 //! - All waves have the same objects under other names of the same length, so buffers and hash tables reach the size of a wave in the
-//!   first part. A table that doubles later is one step; [`growth::Growth`] ignores single steps.
+//!   first parts. A table that doubles later is one step; [`growth::Growth`] ignores single steps.
 //! - Interned strings are swept before each moment. Delays end first, except those of decades, which must end with their objects.
 //! - The simulated API server forgets its history, its counts and its trace. Events are deleted, as if they had expired.
 //! - Rows of custom kinds live as long as the process (`api::dynamic`). Their bytes are subtracted.
@@ -75,10 +75,11 @@ const DRAIN: Duration = Duration::from_mins(40);
 struct Churn {
     server: Arc<Server>,
     sorts: Vec<&'static Sort>,
-    /// Names so far, those included that are not used because their sort is used more rarely.
+    /// The number of names so far, including those that [`Sort::every`] skips.
     names: usize,
-    /// The names that the planted leak keeps, and whether it is planted.
+    /// The names that the planted leak keeps.
     leak: Vec<String>,
+    /// Whether the leak is planted in this part.
     leaks: bool,
     /// Bytes of the rows of custom kinds. A row lives as long as the process, as `api::dynamic` describes.
     rows: i64,
@@ -114,7 +115,7 @@ impl Churn {
             // Names of one length take the same bytes.
             let name = format!("name-{number:08}");
             let before = HEAP.allocated() as i64;
-            // Every second one is cluster-scoped.
+            // Every second custom kind is cluster-scoped.
             let kind = sort.is_kind.then(|| custom_kind(&name, (round / sort.every).is_multiple_of(2)));
             self.rows += kind.map_or(0, |_| HEAP.allocated() as i64 - before);
             self.server.with(|model| {
@@ -135,7 +136,7 @@ impl Churn {
         sleep(Duration::from_secs(40)).await;
         for place in made {
             let how = Deletion { grace: Some(0), ..Deletion::default() };
-            // A collector or the controller of namespaces may have deleted it before.
+            // The garbage collector, another collector or the namespace controller may have deleted the object before.
             self.server.with(|model| drop(model.delete("user", &place, &how)));
         }
         for kind in kinds {
@@ -165,12 +166,12 @@ fn wave_of(sorts: &[&Sort]) -> usize {
     WAVE.next_multiple_of(sorts.len() * ROUNDS)
 }
 
-/// Returns the number of names of a wave of `wave` names that are used.
+/// Returns how many of the `wave` names of a wave are used.
 fn used_of(sorts: &[&Sort], wave: usize) -> usize {
     sorts.iter().map(|sort| wave / sorts.len() / sort.every).sum()
 }
 
-/// The row of a custom resource that is named after `name`.
+/// Returns the row of a custom kind with `name` in its names.
 fn custom_kind(name: &str, namespaced: bool) -> &'static Kind {
     let (kind, plural) = (format!("Kind-{name}"), format!("{name}s"));
     coxswain_machinery::api::dynamic::kind("example.com", "v1", &kind, &plural, namespaced)
@@ -181,7 +182,7 @@ fn objects(model: &Model) -> usize {
     model.everything().filter(|held| held.place.resource != "events").count()
 }
 
-/// Kubelets end the pods that are being deleted.
+/// Deletes terminating pods for good, as kubelets do.
 fn end_pods(server: &Server) {
     server.with(|model| {
         let ends =
@@ -194,7 +195,7 @@ fn end_pods(server: &Server) {
     });
 }
 
-/// Returns the live heap bytes after each part of so many waves, beginning with the last one that fills memories.
+/// Returns the live heap bytes after each part of `waves` waves, from the last part that fills memories on.
 async fn measure(server: &Arc<Server>, waves: usize, sorts: Vec<&'static Sort>) -> Vec<i64> {
     let mut churn =
         Churn { server: Arc::clone(server), sorts, names: 0, leak: Vec::new(), leaks: false, rows: 0 };
@@ -247,7 +248,7 @@ fn soak() {
     assert!(planted.is_steady(), "the planted leak of a string for each name does not show: {planted}");
 }
 
-/// A process of its own, in which no other test allocates.
+/// Runs [`soak`] in a process of its own, in which no other test allocates.
 #[test]
 fn memory_does_not_grow_with_names() {
     let itself = std::env::current_exe().expect("the path of this test");

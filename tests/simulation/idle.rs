@@ -38,7 +38,7 @@ const FLAGS: &[&str] = &[
 const MANY: usize = 1000;
 /// The time in which the planted bug reads.
 const PLANTED_FOR: Duration = Duration::from_mins(5);
-/// The time until all objects are as they stay. The longest backoff is 17 minutes.
+/// The time until no object changes. The longest backoff is 17 minutes.
 const SETTLES: Duration = Duration::from_mins(40);
 /// The time in which reads are counted.
 const WATCHED: Duration = Duration::from_mins(20);
@@ -66,7 +66,7 @@ fn create(server: &Server, resource: &'static str, namespace: &str, object: Json
     server.with(|model| model.create("user", resource, namespace, object).expect("an object").json.clone())
 }
 
-/// Creates objects of seven sorts that are as they should be, and a few that are not and stay so.
+/// Creates `many` objects of each of seven sorts that need no change, and `few` of each sort that controllers check without an effect.
 fn populate(server: &Server, many: usize, few: usize) {
     let owner = create(server, "configmaps", "default", json!({ "metadata": { "name": "owner" } }));
     let reference =
@@ -145,10 +145,10 @@ fn populate(server: &Server, many: usize, few: usize) {
     }
 }
 
-/// Returns the number of objects of a controller that it checks again and again.
+/// Returns the number of objects that a controller checks periodically.
 fn objects(controller: &str, few: usize) -> usize {
     match controller {
-        // Namespaces, with a list for each resource.
+        // One list for each namespace and resource.
         "namespace-controller" => few * kinds::ALL.len(),
         "horizontal-pod-autoscaler-controller" | "persistentvolume-binder-controller" => few,
         _ => 0,
@@ -163,7 +163,7 @@ fn allowed(controller: &str, few: usize, within: Duration) -> u64 {
     in_time * objects(controller, few) as u64
 }
 
-/// A bug: a controller reads a pod that has not changed once a minute.
+/// A planted bug: a controller reads an unchanged pod once a minute.
 async fn read_again(service: HttpService) {
     loop {
         sleep(Duration::from_mins(1)).await;
@@ -188,7 +188,7 @@ async fn reads(server: &Server, within: Duration) -> BTreeMap<String, u64> {
     server.reads().iter().filter_map(made).collect()
 }
 
-/// Returns the controllers that have read more than the table allows.
+/// Returns a complaint for each controller that has made more reads than the table allows.
 fn excess(made: &BTreeMap<String, u64>, few: usize, within: Duration) -> Vec<String> {
     let excess = |(controller, made): (&String, &u64)| {
         let allowed = allowed(controller, few, within);

@@ -59,7 +59,7 @@ struct State {
     faults: Faults,
     trace: Trace,
     counts: Counts,
-    /// Reads of controllers that are no watches and no lists of informers, by controller.
+    /// The number of GET requests of each controller, without watches and without lists of informers, which have another user agent.
     reads: BTreeMap<String, u64>,
 }
 
@@ -190,7 +190,7 @@ impl Server {
         self.frozen.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Drops what the server keeps of the past: versions that watches could ask for, lines of the trace, and counts by resource.
+    /// Drops the versions from which watches could start, the lines of the trace, and the counts by resource.
     pub(crate) fn forget_past(&self) {
         let State { model, trace, counts, .. } = &mut *self.state.lock();
         model.compact();
@@ -198,7 +198,7 @@ impl Server {
         *counts = Counts::default();
     }
 
-    /// How often each controller has read without a watch.
+    /// Returns the number of reads of each controller, without watches and lists of informers.
     pub(crate) fn reads(&self) -> BTreeMap<String, u64> {
         self.state.lock().reads.clone()
     }

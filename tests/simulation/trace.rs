@@ -52,7 +52,7 @@ impl Trace {
         }
     }
 
-    /// Drops the lines so far. The digest includes them.
+    /// Drops the recorded lines. The digest still includes them.
     pub(crate) fn forget(&mut self) {
         self.lines.clear();
     }

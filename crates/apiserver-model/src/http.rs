@@ -296,7 +296,7 @@ impl Answer {
 }
 
 impl Model {
-    /// Aggregated discovery of these rows.
+    /// Returns aggregated discovery of the rows for which `of` is true.
     fn discovery(&self, of: impl Fn(&Kind) -> bool) -> Json {
         let mut groups: BTreeMap<&str, BTreeMap<&str, BTreeMap<&str, Json>>> = BTreeMap::new();
         for row in kinds::ALL.iter().chain(&self.custom).filter(|row| of(row)) {

@@ -136,12 +136,12 @@ pub fn stored_kind(resource: &str) -> &'static Kind {
     built_in(resource).unwrap_or_else(|| panic!("{resource} are not stored"))
 }
 
-/// The row of a resource that is stored and not custom.
+/// Returns the row of a stored resource that is not custom.
 fn built_in(resource: &str) -> Option<&'static Kind> {
     kinds::ALL.iter().find(|row| row.resource == resource && message(row).is_some()).copied()
 }
 
-/// The API group of a resource; empty for custom resources, too.
+/// Returns the API group of a resource; the model answers with an empty one for custom resources.
 fn group_of(resource: &str) -> &'static str {
     built_in(resource).map_or("", |row| row.group)
 }
@@ -275,7 +275,7 @@ impl Model {
         self.commit(place, json, false)
     }
 
-    /// Serves a custom resource. Nothing but the metadata of its objects can be read. Its name must be that of no other resource.
+    /// Serves a custom resource. Only the metadata of its objects can be read. No other resource may have its name.
     pub fn define(&mut self, kind: &'static Kind) {
         self.custom.push(kind);
     }

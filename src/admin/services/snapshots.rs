@@ -104,13 +104,13 @@ impl Snapshots {
         self.tick_at(Instant::now() + interval)
     }
 
-    /// Returns the tick that is at least `interval` after the last one: the next tick of a stream that has just had one. Timers fire up to
-    /// a millisecond late, so a whole interval from now would be a tick more.
+    /// Returns the first tick that is at least `interval` after the latest tick, for streams that have just sent at that tick. Timers fire
+    /// up to a millisecond late, so [`Self::tick_after`] would return the tick after it.
     pub(super) fn tick_after_last(&self, interval: Duration) -> Instant {
         self.tick_at(self.tick_before(Instant::now()) + interval)
     }
 
-    /// Returns the first tick that is not before a time.
+    /// Returns the first tick at or after `least`.
     fn tick_at(&self, least: Instant) -> Instant {
         let tick = self.tick_before(least);
         if tick < least { tick + TICK } else { tick }
@@ -122,8 +122,8 @@ impl Snapshots {
     }
 }
 
-/// The last details of each queue. A computation visits all keys of the queue under its lock. Details are dropped at the age up to which
-/// they are shown: a replica that no longer leads keeps no keys.
+/// The last details of each queue. A computation visits all keys of the queue under its lock. Details are dropped after [`PAUSE`], the time
+/// for which they are returned again, so that a replica that no longer leads keeps no keys.
 pub(super) struct QueueDetails {
     manager: Arc<dyn Manager>,
     held: Arc<Mutex<HashMap<&'static str, CachedDetail>>>,
@@ -156,7 +156,7 @@ impl QueueDetails {
         Some(detail)
     }
 
-    /// Drops the details that were computed now when they are no longer shown.
+    /// Drops the details that were computed at `computed` after [`PAUSE`].
     fn expire(&self, name: &'static str, computed: Instant) {
         let held = Arc::clone(&self.held);
         let mut tasks = self.expiry.lock();

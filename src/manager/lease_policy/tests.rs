@@ -143,7 +143,7 @@ async fn leader_reports_a_missing_policy_on_its_health_page_in_a_metric_and_in_i
         sleep(PERIOD).await;
         let in_force = (LeasePolicyState::InForce, Some("1".to_owned()), None);
         assert_eq!(reported(), in_force);
-        // Nothing is known from an API server that refuses.
+        // The state is unknown if the API server refuses the read.
         *server.refuses.lock() = true;
         *server.objects.lock() = None;
         sleep(PERIOD * 2).await;

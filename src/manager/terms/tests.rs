@@ -478,28 +478,33 @@ async fn a_write_that_is_not_answered_is_cut_off_before_the_lease_is_given_up() 
     assert_eq!(a.work.take(), expected);
 }
 
-/// As `--controller-shutdown-timeout=0` has it.
+/// Returns a leader with `--controller-shutdown-timeout=0` whose reconciles take a time.
+async fn leader_without_a_shutdown_limit(in_flight: Duration) -> (Arc<Server>, Replica) {
+    let server = Arc::new(Server::default());
+    let a = Replica::start("a", std::slice::from_ref(&server));
+    until("a leads", || holder(&server) == "a").await;
+    a.work.take();
+    (*a.work.limit.lock(), *a.work.in_flight.lock()) = (None, in_flight);
+    (server, a)
+}
+
 #[tokio::test(start_paused = true)]
 async fn sigterm_without_a_shutdown_limit_waits_for_reconciles_and_writes() {
-    let servers = [Arc::new(Server::default())];
-    let a = Replica::start("a", &servers);
-    until("a leads", || holder(&servers[0]) == "a").await;
-    a.work.take();
     let slow = Duration::from_hours(1);
-    (*a.work.limit.lock(), *a.work.in_flight.lock()) = (None, slow);
+    let (server, a) = leader_without_a_shutdown_limit(slow).await;
     // Its caller hangs up after another hour.
     let mut written = write(&a.work);
     let (began, work) = (Instant::now(), Arc::clone(&a.work));
     a.shutdown.cancel();
     let answered = async {
         sleep(slow * 2).await;
-        assert_eq!((holder(&servers[0]), work.gate.in_flight()), ("a".to_owned(), 1));
+        assert_eq!((holder(&server), work.gate.in_flight()), ("a".to_owned(), 1));
         written.shutdown().await;
     };
     let (ended, ()) = tokio::join!(a.ended(), answered);
     ended.unwrap();
     assert!(began.elapsed() >= slow * 2, "{:?}", began.elapsed());
-    assert_eq!(holder(&servers[0]), "nobody");
+    assert_eq!(holder(&server), "nobody");
     let expected = ["drain (gate open, held by a)", "drained (gate closed, held by a)"];
     assert_eq!(work.take(), expected);
 }
@@ -544,18 +549,14 @@ async fn shutdown_limit_reached_at_a_step_down_keeps_the_process() {
 #[tokio::test(start_paused = true)]
 async fn step_down_without_a_shutdown_limit_ends_the_process_if_reconciles_do_not_end() {
     for (in_flight, is_over) in [(STEP_DOWN_LIMIT / 2, false), (STEP_DOWN_LIMIT * 30, true)] {
-        let servers = [Arc::new(Server::default())];
-        let a = Replica::start("a", &servers);
-        until("a leads", || holder(&servers[0]) == "a").await;
-        a.work.take();
-        (*a.work.limit.lock(), *a.work.in_flight.lock()) = (None, in_flight);
+        let (server, a) = leader_without_a_shutdown_limit(in_flight).await;
         let (began, work) = (Instant::now(), Arc::clone(&a.work));
         a.step_down.step_down(None).await.unwrap();
         assert!(began.elapsed() < STEP_DOWN_LIMIT + TIMING.retry, "{:?}", began.elapsed());
         if is_over {
             assert!(matches!(a.ended().await, Err(ManagerError::ShutdownTimeout)));
             assert!(work.gate.is_closed());
-            assert_eq!(holder(&servers[0]), "nobody");
+            assert_eq!(holder(&server), "nobody");
         } else {
             until("a leads again", || a.leads_by_metrics() && !a.work.gate.is_closed()).await;
         }
@@ -569,12 +570,8 @@ async fn step_down_without_a_shutdown_limit_ends_the_process_if_reconciles_do_no
 
 #[tokio::test(start_paused = true)]
 async fn sigterm_during_a_step_down_without_a_shutdown_limit_waits_for_reconciles() {
-    let servers = [Arc::new(Server::default())];
-    let a = Replica::start("a", &servers);
-    until("a leads", || holder(&servers[0]) == "a").await;
-    a.work.take();
     let slow = Duration::from_hours(1);
-    (*a.work.limit.lock(), *a.work.in_flight.lock()) = (None, slow);
+    let (server, a) = leader_without_a_shutdown_limit(slow).await;
     let (began, work) = (Instant::now(), Arc::clone(&a.work));
     let mut asking = Box::pin(a.step_down.step_down(None));
     assert!(futures::poll!(&mut asking).is_pending());
@@ -583,7 +580,7 @@ async fn sigterm_during_a_step_down_without_a_shutdown_limit_waits_for_reconcile
     a.shutdown.cancel();
     a.ended().await.unwrap();
     assert!(began.elapsed() >= slow, "{:?}", began.elapsed());
-    assert_eq!(holder(&servers[0]), "nobody");
+    assert_eq!(holder(&server), "nobody");
     let expected = ["drain (gate open, held by a)", "drained (gate closed, held by a)"];
     assert_eq!(work.take(), expected);
 }
@@ -609,15 +606,12 @@ async fn giving_way_without_a_shutdown_limit_ends_the_process_if_reconciles_do_n
 #[tokio::test(start_paused = true)]
 async fn lease_lost_without_a_shutdown_limit_cuts_writes_off_at_once() {
     for stops in [false, true] {
-        let servers = [Arc::new(Server::default())];
-        let a = Replica::start("a", &servers);
-        until("a leads", || holder(&servers[0]) == "a").await;
-        (*a.work.limit.lock(), *a.work.in_flight.lock()) = (None, Duration::from_hours(1));
+        let (server, a) = leader_without_a_shutdown_limit(Duration::from_hours(1)).await;
         if stops {
             a.shutdown.cancel();
             sleep(TIMING.retry).await;
         }
-        servers[0].down.store(true, Ordering::SeqCst);
+        server.down.store(true, Ordering::SeqCst);
         let (began, work) = (Instant::now(), Arc::clone(&a.work));
         write(&work).join_all().await;
         let limit = TIMING.renew_deadline + TIMING.retry;

@@ -121,7 +121,7 @@ async fn volumes_half_attached_change_hands_twice() {
     let since = plane.audit().len();
     go.stop();
     let ours = plane.coxswain("coxswain-1", &args);
-    leads(&ours).await;
+    ours.await_start(LIMIT).await;
     let explained = || async {
         let client = std::process::Command::new(env!("CARGO_BIN_EXE_coxswain"))
             .args(["explain", "node", "n", "--controller", "persistentvolume-attach-detach-controller"])
@@ -154,7 +154,7 @@ async fn volumes_half_attached_change_hands_twice() {
     let since = plane.audit().len();
     ours.stop();
     let go = plane.go_manager("go-2", &args);
-    leads(&go).await;
+    go.await_start(LIMIT).await;
     assert_eq!(stage.settled().await, before, "nothing changes");
     // The pod ends at last.
     stage.delete_pod("ending").await;

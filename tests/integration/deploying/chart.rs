@@ -167,13 +167,13 @@ fn with_flags_once(mut objects: BTreeMap<String, Value>) -> BTreeMap<String, Val
     objects
 }
 
-/// Replicas that run as static pods need all of the four: without the policy every writer of Leases could change their Leases, and without
-/// the Role they could not do so themselves.
+/// Replicas in static pods need all four objects: without the policy every writer of Leases could change the replicas' Leases, and without
+/// the Role the replicas could not.
 #[test]
 fn chart_keeps_the_policy_of_leases_when_it_is_uninstalled() {
     let template =
         std::fs::read_to_string(file("deploy/helm/coxswain/templates/policy.yaml")).expect("a file");
-    let is_kept = format!("\n  annotations:\n    {}: {}", KEPT.0, KEPT.1);
+    let annotation = format!("\n  annotations:\n    {}: {}", KEPT.0, KEPT.1);
     let kinds = ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "Role", "RoleBinding"];
     let documents: Vec<&str> = template.split("\n---\n").collect();
     assert_eq!(documents.len(), kinds.len());
@@ -183,7 +183,7 @@ fn chart_keeps_the_policy_of_leases_when_it_is_uninstalled() {
             .or_else(|| document.split_once("\nrules:"))
             .unwrap_or((document, ""));
         assert!(metadata.contains(&format!("\nkind: {kind}\n")), "{document}");
-        assert!(metadata.contains(&is_kept), "{document}");
+        assert!(metadata.contains(&annotation), "{document}");
     }
     let document = std::fs::read_to_string(file("docs/install.md")).expect("the document");
     let delete = document.lines().find(|line| line.contains("delete --ignore-not-found validatingadmission"));
@@ -276,7 +276,7 @@ async fn the_chart_is_the_manifests_and_can_be_rolled_back() {
     // The same release can be installed again.
     helm.run(&["install", "coxswain", chart, "--set", IMAGE, "--set", CLUSTER]);
     helm.run(&["uninstall", "coxswain", "--no-hooks"]);
-    // One of another name is refused, unless it leaves the kept objects alone.
+    // A release of another name is refused, unless it has no lease policy.
     let other = ["install", "other", chart, "--set", IMAGE, "--set", CLUSTER];
     let refused = helm.output(&other);
     assert!(

@@ -117,7 +117,7 @@ fn assert_containerfile_makes(rootfs: &Path, config: &Value, dir: &Path) {
     assert_eq!(said, expected);
 }
 
-/// Each file belongs to a component with a version, which has its hash, and scanners find as many packages as are expected.
+/// Checks that each file belongs to a component with a version and the hash of the file, and that scanners find `expected` packages.
 fn assert_each_file_is_of_a_component(rootfs: &Path, parts: &[Value], expected: usize) {
     let is_of = |part: &&Value, kind: &str| part["purl"].as_str().is_some_and(|purl| purl.starts_with(kind));
     let mut described = BTreeSet::new();
@@ -158,7 +158,7 @@ fn assert_authorities_are_of_the_package(rootfs: &Path) {
     assert_eq!(found.collect::<BTreeSet<_>>(), expected);
 }
 
-/// Runs a copy of the script that assembles the root filesystem of a program in `dir`, changed by `edit`, with the packages of a directory.
+/// Assembles the root filesystem of a program in `dir`, by a copy of `rootfs.sh` that `edit` changes, with the packages of a directory.
 fn assemble(
     dir: &Path,
     program: &str,
@@ -223,7 +223,7 @@ fn image_build_fails_with_a_file_of_unknown_origin() {
     assert!(changed.contains("differs from the file in the package libc6"), "{changed}");
 }
 
-/// A program, or a library, that says that it is for arm64.
+/// Writes a program, or a library, with the header of one for arm64.
 #[cfg(target_arch = "x86_64")]
 fn write_foreign_binary(to: &Path) {
     fs::create_dir_all(to.parent().expect("a directory")).expect("a directory");
@@ -251,7 +251,7 @@ fn build_package(packages: &Path, name: &str, version: &str, tree: &Path) {
     assert!(built.status.success(), "{}", said(&built));
 }
 
-/// The packages are made here, with a version that no machine has.
+/// The test builds the packages, with versions that no machine has.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn image_for_another_architecture_has_the_libraries_of_debian_packages_for_it() {
@@ -267,7 +267,7 @@ fn image_for_another_architecture_has_the_libraries_of_debian_packages_for_it() 
         (dir.join("rootfs"), output)
     };
 
-    // Libraries of a cross compiler, which this machine may have, are never taken.
+    // The build never uses libraries of a cross compiler, which this machine may have.
     let (_, output) = run("empty");
     let expected = format!("no package in {0}: run deploy/image/packages.sh arm64 {0}", packages.display());
     assert!(!output.status.success() && said(&output).contains(&expected), "{}", said(&output));

@@ -246,7 +246,7 @@ async fn rescued_in_time(stage: &Stage<'_>) {
     create(&place, "ConfigMap", "doomed", &[reference("dead", &dead)]).await;
     delete(&place, "dead", &DeleteParams::background()).await;
     let account = async || stage.line.account(place.name());
-    // More than one for an object whose owners were read, together with those of others, just before it got the living one.
+    // One object can conflict several times: its owners may have been read just before the living owner was added.
     until("five conflicts", LIMIT, account, |account| account.conflicts() >= 5).await;
     let mut left: BTreeSet<String> = all.into_iter().collect();
     left.insert("live".to_owned());

@@ -16,7 +16,7 @@ const FULL: usize = 5;
 
 struct Slices;
 
-/// Describes a Service by its pods and the number of its slices. `outdated` slices are those of an earlier Service of the name.
+/// Describes a Service by its pods and the number of its slices. `outdated` is the number of slices that an earlier Service of the same name owns.
 fn seen(shown: &Shown, slices: usize, outdated: usize) -> serde_json::Value {
     json!({ "pods": shown, "slices": slices, "outdated": outdated })
 }

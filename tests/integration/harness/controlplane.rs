@@ -418,6 +418,15 @@ impl Manager<'_> {
             .await
     }
 
+    /// Waits until its log shows that a controller has started. A manager starts controllers after it has acquired the Lease.
+    pub(crate) async fn await_start(&self, limit: Duration) {
+        let log = || async { self.log() };
+        until(&format!("{} leads", self.name), limit, log, |text| {
+            text.contains("Caches are synced") || text.contains("\"started\" controller=")
+        })
+        .await;
+    }
+
     /// A caller of its secure port, with connections of its own.
     pub(crate) async fn port(&self, caller: Caller<'_>) -> Port {
         Port::open(&self.plane.report, &self.url, caller).await

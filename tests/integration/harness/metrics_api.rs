@@ -91,7 +91,9 @@ impl MetricsApi {
         let answering = Arc::clone(&said);
         let answer = move |request| answer(request, Arc::clone(&answering));
         let server = TlsServer::start(&plane.report.manager_serving, answer).await;
-        register(client, server.port, custom).await;
+        let custom = custom.iter().map(|version| (CUSTOM, *version));
+        let apis: Vec<_> = custom.chain([(RESOURCES, "v1beta1"), (EXTERNAL, "v1beta1")]).collect();
+        register_apis(client, SERVICE, server.port, &apis).await;
         Self { said, _server: server }
     }
 
@@ -107,24 +109,24 @@ impl MetricsApi {
     }
 }
 
-async fn register(client: &Client, port: u16, custom: &[&str]) {
+/// Registers an API server on loopback for these versions of groups, behind a Service of this name, and waits until each is available.
+pub(crate) async fn register_apis(client: &Client, service: &str, port: u16, apis: &[(&str, &str)]) {
     let params = PostParams::default();
-    let service = object(json!({
-        "metadata": { "name": SERVICE },
+    let new = object(json!({
+        "metadata": { "name": service },
         "spec": { "type": "ExternalName", "externalName": "localhost", "ports": [{ "port": port }] },
     }));
     let services: Api<Service> = Api::namespaced(client.clone(), NAMESPACE);
-    services.create(&params, &service).await.expect("the Service is created");
+    services.create(&params, &new).await.expect("the Service is created");
     let api: Api<APIService> = Api::all(client.clone());
-    let custom = custom.iter().map(|version| (CUSTOM, *version));
-    for (group, version) in custom.chain([(RESOURCES, "v1beta1"), (EXTERNAL, "v1beta1")]) {
+    for (group, version) in apis {
         let name = format!("{version}.{group}");
         let registered = object(json!({
             "metadata": { "name": name },
             "spec": {
                 "group": group, "version": version, "insecureSkipTLSVerify": true,
-                "groupPriorityMinimum": 100, "versionPriority": if version == "v1beta2" { 200 } else { 100 },
-                "service": { "name": SERVICE, "namespace": NAMESPACE, "port": port },
+                "groupPriorityMinimum": 100, "versionPriority": if *version == "v1beta2" { 200 } else { 100 },
+                "service": { "name": service, "namespace": NAMESPACE, "port": port },
             },
         }));
         api.create(&params, &registered).await.expect("the APIService is created");

@@ -33,7 +33,7 @@ pub(crate) use heartbeats::Heartbeats;
 pub(crate) use identities::{Answer, Identity, key_case};
 pub(crate) use kubernetes::{Cluster, Namespace, create, object};
 pub(crate) use lease::{Held, LeaseHistory};
-pub(crate) use metrics_api::{Instead, MetricsApi, Numbers};
+pub(crate) use metrics_api::{Instead, MetricsApi, Numbers, register_apis};
 pub(crate) use port::{Caller, Page, Port};
 pub(crate) use process::Status;
 pub(crate) use proxy::{Fate, Proxy, Tamper};

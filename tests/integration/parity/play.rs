@@ -35,8 +35,8 @@ const POLL: Duration = Duration::from_millis(250);
 const RECORDING: Duration = Duration::from_secs(2);
 const COMPARING: Duration = Duration::from_millis(400);
 
-/// The names of the nodes whose pods kwok reports begin so, and a number follows. (Nodes of scenarios of the folder `node-lifecycle`
-/// begin so, too.)
+/// The prefix of the names of nodes whose pods kwok reports. A number follows. (Nodes that scenarios of the folder `node-lifecycle` create
+/// have the same prefix without a number.)
 const KWOK_NODES: &str = "node-";
 
 /// Address ranges given to scenarios.
@@ -158,7 +158,7 @@ impl Stage<'_> {
             };
             let client = self.namespace.client.clone();
             let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, &resource(kind)?);
-            let found = api.get(name).await.map_err(say)?;
+            let found = api.get(name).await.map_err(message)?;
             self.names.know(&word, &found.metadata.uid.unwrap_or_default());
         }
         Ok(())
@@ -167,7 +167,7 @@ impl Stage<'_> {
     /// Pods are refused until their service account is there.
     async fn settle_in(&self) -> Result<(), String> {
         let accounts = self.api(&resource("ServiceAccount")?);
-        let there = poll(async || accounts.get_opt("default").await.map_err(say)).await?;
+        let there = poll(async || accounts.get_opt("default").await.map_err(message)).await?;
         there.map(drop).ok_or_else(|| "the namespace has no service account".to_owned())
     }
 
@@ -189,14 +189,14 @@ impl Stage<'_> {
                 } else {
                     api.patch(name, &params, &patch).await
                 };
-                patched.map_err(say)?;
+                patched.map_err(message)?;
             }
             Step::Store(object) => self.store(object).await?,
             Step::Wire(object) => self.wire(object).await?,
             Step::Restart => drop(self.plane.report.ctl(&["restart", &self.plane.manager])),
             Step::Scale { target: Target { kind, name, .. }, replicas } => {
                 let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
-                self.api(kind).patch_scale(name, &params, &patch).await.map_err(say)?;
+                self.api(kind).patch_scale(name, &params, &patch).await.map_err(message)?;
             }
             Step::Delete { target: Target { kind, name, place }, propagation } => {
                 let params = match propagation {
@@ -205,7 +205,7 @@ impl Stage<'_> {
                     Propagation::Orphan => DeleteParams::orphan(),
                 };
                 let api = self.api_in(place.as_deref(), kind);
-                api.delete(&segment(&self.names.real(name)), &params).await.map_err(say)?;
+                api.delete(&segment(&self.names.real(name)), &params).await.map_err(message)?;
             }
             Step::Advance(advance) => self.advance(advance).await?,
             Step::Evict(evict) => self.evict(evict).await?,
@@ -226,7 +226,7 @@ impl Stage<'_> {
                     } else {
                         api.patch(&name, &params, &patch).await
                     };
-                    patched.map_err(say)?;
+                    patched.map_err(message)?;
                 }
             }
             Step::Renew(nodes) => {
@@ -274,7 +274,7 @@ impl Stage<'_> {
                 last.clone_from(&error.message);
                 Ok(None)
             }
-            Err(error) => Err(say(error)),
+            Err(error) => Err(message(error)),
         });
         let applied = applied.await?.ok_or_else(|| format!("not within {LIMIT:?}: {last}"))?;
         if text("/kind") == "Job" {
@@ -337,7 +337,7 @@ impl Stage<'_> {
                     api.patch_status(&name, &params, &Patch::Strategic(status)).await.map(drop)
                 }
             };
-            done.map_err(say)?;
+            done.map_err(message)?;
         }
         Ok(())
     }
@@ -351,7 +351,7 @@ impl Stage<'_> {
                 Ok(text) => Ok(text),
                 // It is not there yet, or is another one by now.
                 Err(kube::Error::Api(_) | kube::Error::SerdeError(_)) => Ok(String::new()),
-                Err(error) => Err(say(error)),
+                Err(error) => Err(message(error)),
             }
         };
         let found = poll(async || {
@@ -373,7 +373,7 @@ impl Stage<'_> {
                 Err(kube::Error::Api(error)) if error.code == 429 => Ok(refused.then_some(false)),
                 // Admission may keep the pod: what was granted was granted.
                 Err(kube::Error::Api(error)) if error.message.contains("it stays") => Ok(Some(true)),
-                Err(error) => Err(say(error)),
+                Err(error) => Err(message(error)),
             });
             if granted.await? != Some(!refused) {
                 return Err(format!(
@@ -396,7 +396,7 @@ impl Stage<'_> {
         let mut count = 0;
         let found = poll(async || {
             let selector = self.names.real(selector);
-            let list = api.list(&ListParams::default().labels(&selector)).await.map_err(say)?;
+            let list = api.list(&ListParams::default().labels(&selector)).await.map_err(message)?;
             let pods = list.items.iter().map(|pod| serde_json::to_value(pod).expect("JSON"));
             let mut names: Vec<String> = pods
                 .filter(&suits)
@@ -414,7 +414,8 @@ impl Stage<'_> {
         let mut objects: Vec<(&str, Vec<Value>)> = Vec::new();
         for Seen { kind, place, prefix } in &self.scenario.kinds {
             let api = resource(kind)?;
-            let list = self.api_in(place.as_deref(), &api).list(&ListParams::default()).await.map_err(say)?;
+            let list =
+                self.api_in(place.as_deref(), &api).list(&ListParams::default()).await.map_err(message)?;
             let is_ours = |each: &&DynamicObject| {
                 // VolumeAttachments are named after hashes, and are their nodes'.
                 let name = match each.data["spec"]["nodeName"].as_str() {
@@ -435,7 +436,7 @@ impl Stage<'_> {
             }
         }
         let events = self.api(&kube::api::ApiResource::erase::<k8s_openapi::api::core::v1::Event>(&()));
-        let events = events.list(&ListParams::default()).await.map_err(say)?;
+        let events = events.list(&ListParams::default()).await.map_err(message)?;
         let mut events: Vec<Value> =
             events.items.iter().map(|each| serde_json::to_value(each).expect("JSON")).collect();
         events.extend(self.events_elsewhere().await?);
@@ -453,7 +454,7 @@ impl Stage<'_> {
                 continue;
             }
             let about = ListParams::default().fields(&format!("involvedObject.kind={kind}"));
-            let list = self.api_in(Some("default"), &event).list(&about).await.map_err(say)?;
+            let list = self.api_in(Some("default"), &event).list(&about).await.map_err(message)?;
             let all = list.items.iter().map(|each| serde_json::to_value(each).expect("JSON"));
             found.extend(all.filter(|event| {
                 event["involvedObject"]["name"].as_str().is_some_and(|name| self.names.owns(name))
@@ -514,7 +515,7 @@ pub(super) async fn poll<T>(
 /// Waits until kwok has reported a pod that runs on one of its nodes. Kwok would overwrite a status that a scenario writes before.
 async fn wait_for_kwok(pods: &Api<DynamicObject>, name: &str) -> Result<(), String> {
     let reported = poll(async || {
-        let pod = serde_json::to_value(pods.get(name).await.map_err(say)?).expect("JSON");
+        let pod = serde_json::to_value(pods.get(name).await.map_err(message)?).expect("JSON");
         Ok((!awaits_kwok(&pod)).then_some(()))
     });
     reported.await?.ok_or_else(|| format!("kwok has not reported pod {name} within {LIMIT:?}"))
@@ -567,6 +568,6 @@ fn status(fate: Fate) -> Value {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is what map_err gives")]
-pub(super) fn say(error: kube::Error) -> String {
+pub(super) fn message(error: kube::Error) -> String {
     error.to_string()
 }

@@ -4,7 +4,7 @@ use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::play::{LIMIT, poll, say};
+use super::play::{LIMIT, message, poll};
 use super::scenario::resource;
 
 /// Waits until the API server goes by every policy and every binding that was stored before. It takes them up together, about
@@ -33,12 +33,12 @@ pub(super) async fn are_in_force(client: Client, namespace: &str) -> Result<(), 
     let refused = poll(async || match config_maps.create(&dry_run, &trial).await {
         Ok(_) => Ok(None),
         Err(kube::Error::Api(error)) if error.message.contains("it is in force") => Ok(Some(())),
-        Err(error) => Err(say(error)),
+        Err(error) => Err(message(error)),
     });
     refused.await?.ok_or_else(|| format!("policies are not in force within {LIMIT:?}"))?;
     for (kind, _) in stored.iter().rev() {
         let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource(kind)?);
-        api.delete(&name, &DeleteParams::background()).await.map_err(say)?;
+        api.delete(&name, &DeleteParams::background()).await.map_err(message)?;
     }
     Ok(())
 }
@@ -50,5 +50,5 @@ async fn apply(client: &Client, kind: &str, name: &str, object: &Value) -> Resul
     object["kind"] = kind.into();
     object["metadata"] = json!({ "name": name });
     let params = PatchParams::apply("parity").force();
-    api.patch(name, &params, &Patch::Apply(&object)).await.map(drop).map_err(say)
+    api.patch(name, &params, &Patch::Apply(&object)).await.map(drop).map_err(message)
 }

@@ -8,7 +8,7 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::Value;
 
-use super::play::say;
+use super::play::message;
 
 /// Marks the place of the invalid bytes.
 const MARK: &str = "ÿ";
@@ -70,9 +70,9 @@ async fn send(
         .header("content-type", content_type)
         .header("accept", accept)
         .body(Body::from(body));
-    let answer = client.send(request.map_err(|error| error.to_string())?).await.map_err(say)?;
+    let answer = client.send(request.map_err(|error| error.to_string())?).await.map_err(message)?;
     let status = answer.status();
-    let body = answer.into_body().collect_bytes().await.map_err(say)?;
+    let body = answer.into_body().collect_bytes().await.map_err(message)?;
     Ok((status, body.to_vec()))
 }
 

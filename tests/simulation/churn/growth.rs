@@ -1,4 +1,4 @@
-//! Whether memory grows with names, from live bytes at successive moments.
+//! Estimates from live bytes at successive moments whether memory grows with names.
 
 /// Bytes by which moments may differ without a leak: tables hold a few entries more or less, messages differ in length.
 const NOISE: f64 = 16.0 * 1024.0;
@@ -9,7 +9,7 @@ const TABLES: f64 = 512.0 * 1024.0;
 /// a soak with this sort alone shows it.
 const LEAST: f64 = 0.5;
 
-/// What live bytes at successive moments show. Each moment has as many names more than the one before.
+/// Estimates of the growth from live bytes at successive moments, with the same number of names between each two of them.
 #[derive(Debug)]
 pub(super) struct Growth {
     /// Names between the first moment and the last.
@@ -31,7 +31,7 @@ fn middle(mut values: Vec<f64>) -> f64 {
 }
 
 impl Growth {
-    /// `held` are the bytes at three moments or more, with `names` names between each two.
+    /// Estimates the growth from `held`, the bytes at three moments or more, with `names` names between each two.
     pub(super) fn of(held: &[i64], names: usize) -> Self {
         let (points, names) = (held.iter().map(|bytes| *bytes as f64), names as f64);
         let points: Vec<(f64, f64)> =
@@ -48,17 +48,17 @@ impl Growth {
         Self { names: last.0, median, slope: all, total: last.1 - first.1, spread }
     }
 
-    /// Bytes per name from which on memory grows.
+    /// Returns the bytes per name above which memory grows.
     fn limit(&self) -> f64 {
         NOISE / self.names + LEAST
     }
 
-    /// Whether memory grows with each name: both estimates show it.
+    /// Returns whether memory grows with each name: both estimates are above the limit.
     pub(super) fn is_steady(&self) -> bool {
         self.median.min(self.slope) > self.limit()
     }
 
-    /// Whether memory grows, be it in few large steps.
+    /// Returns whether memory grows, with each name or in a few large steps.
     pub(super) fn is_a_leak(&self) -> bool {
         self.is_steady() || self.total > TABLES + LEAST * self.names
     }

@@ -1,4 +1,4 @@
-//! The sorts of objects whose names come and go.
+//! The sorts of objects that are created and deleted under new names.
 
 use serde_json::{Value as Json, json};
 
@@ -17,7 +17,7 @@ pub(super) struct Sort {
     pub(super) make: Make,
     /// One name of this many is used: 1 or [`ROUNDS`]. The deletion of a namespace costs as much as that of fifty other objects.
     pub(super) every: usize,
-    /// Whether the name is also that of a custom kind, which is defined before and removed after.
+    /// Whether a custom kind with this name is defined before the objects are created and removed after their deletion.
     pub(super) is_kind: bool,
 }
 
@@ -80,7 +80,7 @@ pub(super) static SORTS: &[Sort] = &[
         ..sort("custom kind", |work, name| {
             let Some(kind) = work.kind else { return };
             let namespace = if kind.namespaced { "default" } else { "" };
-            // It ends with its kind, after all watches of that.
+            // This object is deleted with its kind, after all watches of the kind have ended.
             let made = work.model.create("user", kind.resource, namespace, named(name)).expect("an object");
             let uid = made.json["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
             let owner = owner("example.com/v1", kind.kind, name, &uid);
@@ -167,7 +167,7 @@ pub(super) static SORTS: &[Sort] = &[
     sort("daemonset", |work, name| _ = work.add("daemonsets", workload(name, &json!({})))),
     sort("deployment", |work, name| _ = work.add("deployments", workload(name, &json!({ "replicas": 1 })))),
     sort("job", |work, name| {
-        // Its controller wants to see it again in 63 years.
+        // The deadline of the Job is in 63 years.
         let mut spec = json!({ "parallelism": 1, "completions": 1, "template": { "spec": containers() } });
         spec["activeDeadlineSeconds"] = json!(2_000_000_000);
         work.add("jobs", json!({ "metadata": { "name": name }, "spec": spec }));

@@ -144,8 +144,8 @@ pub(super) fn held_back(look: &Look<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns whether a pod of a StatefulSet has never run and is of a template that is rolled out no longer. It is replaced whatever else is
-/// missing, because the StatefulSet would wait for it for ever.
+/// Returns whether a pod of a StatefulSet has never run and has a template that is no longer rolled out. Such a pod is replaced even if others
+/// are missing, because the StatefulSet would wait for it without end.
 fn is_abandoned(look: &Look<'_>, set: &Json, owner: &str) -> bool {
     let pod = look.before();
     let revision = text(pod, "/metadata/labels/controller-revision-hash");

@@ -289,7 +289,7 @@ impl Cell {
 
     fn judge_recovery(&self, recovery: Recovery, states: &[Vec<String>; 3], complaints: &mut Vec<String>) {
         let Self { row, fault, .. } = self;
-        let declared = row.waits_for_change.iter().find(|wait| wait.answers.contains(fault));
+        let declared = Wait::of(row.waits_for_change, *fault);
         match (recovery, declared) {
             (Recovery::Unknown, _) => return,
             (Recovery::Never, _) if row.may_stay.is_some() => return,
@@ -310,7 +310,7 @@ impl Cell {
             return;
         }
         let [first, victim] = [FIRST, VICTIM].map(|tag| self.census.lock().of(tag));
-        if first != victim && !Wait::is_for(row.recreates, *fault) {
+        if first != victim && Wait::of(row.recreates, *fault).is_none() {
             complaints.push(format!("objects were made more than once: {victim:?} instead of {first:?}"));
         }
     }

@@ -109,7 +109,7 @@ pub(crate) struct Aim {
     pub(super) write: &'static str,
     /// Whether the write is for one object of the cluster, which has no tag.
     pub(super) single: bool,
-    /// A write that the server does not support.
+    /// A write that the server answers with 405.
     pub(super) unsupported: Option<&'static str>,
     pub(super) fault: Fault,
     pub(super) planted: Option<Planted>,

@@ -145,8 +145,8 @@ fn a_refused_write_stops_nothing_and_does_not_spin() {
     assert!(wrong.is_empty(), "{} complaints:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Returns the writes that were sent but have no row, including writes listed in [`NEVER_SENT`]. A row of a write with wildcards stands for all that
-/// these match.
+/// Returns the writes that were sent but have no row, including writes listed in [`NEVER_SENT`]. If a declared write has wildcards, one row
+/// covers all writes that it matches.
 fn unknown_writes(sent: &BTreeMap<&str, BTreeSet<String>>) -> Vec<String> {
     let mut wrong = Vec::new();
     for (controller, writes) in sent {

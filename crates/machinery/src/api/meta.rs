@@ -2,6 +2,11 @@
 
 use crate::wire::{Labels, Str, Time, Uid, message};
 
+/// Finalizer of an object that is deleted in the foreground. The garbage collector removes it when no dependent blocks the deletion.
+pub const FOREGROUND_FINALIZER: &str = "foregroundDeletion";
+/// Finalizer of an object whose dependents are kept. The garbage collector removes it when no dependent refers to the object.
+pub const ORPHAN_FINALIZER: &str = "orphan";
+
 message! {
     schema SCHEMA;
 

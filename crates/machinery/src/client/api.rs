@@ -178,20 +178,18 @@ impl ApiClient {
 
     /// Reads one page of a collection.
     pub async fn list(&self, kind: &'static Kind, query: &ListQuery) -> Result<ListPage, ApiError> {
-        let accept = if kind.metadata_only { MetadataForm::List.accept() } else { PROTOBUF };
-        self.list_as(RequestIntent::List, accept, kind, query).await
+        self.list_as(RequestIntent::List, accept_list(kind), kind, query).await
     }
 
-    /// Looks for one object in the list of its namespace, of which no more than 4 MiB are read. A server may ignore the selector and list
-    /// others as well.
+    /// Lists the namespace of one object with a field selector for its name. The client reads 4 MiB at most. A server may ignore the selector
+    /// and list other objects as well.
     pub async fn find(&self, kind: &'static Kind, key: &Key) -> Result<ListPage, ApiError> {
         let query = ListQuery {
             namespace: key.namespace.to_string(),
             field_selector: Some(FieldSelector::name(&key.name)),
             ..ListQuery::default()
         };
-        let accept = if kind.metadata_only { MetadataForm::List.accept() } else { PROTOBUF };
-        self.list_as(RequestIntent::Find, accept, kind, &query).await
+        self.list_as(RequestIntent::Find, accept_list(kind), kind, &query).await
     }
 
     /// Reads one page of a collection, of each object the metadata alone (`PartialObjectMetadata`).
@@ -426,6 +424,11 @@ fn json_body(json: String) -> Bytes {
 /// What one object is asked for as. Custom resources have no other form in protobuf than their metadata.
 fn accept_object(kind: &Kind) -> HeaderValue {
     if kind.metadata_only { MetadataForm::Object.accept() } else { PROTOBUF }
+}
+
+/// Returns the `Accept` header for the list of a kind.
+fn accept_list(kind: &Kind) -> HeaderValue {
+    if kind.metadata_only { MetadataForm::List.accept() } else { PROTOBUF }
 }
 
 fn envelope(kind: &Kind, object: &[u8]) -> Bytes {

@@ -170,7 +170,7 @@ impl ApiError {
         }
     }
 
-    /// Returns whether it is a 404 that names no object, which proves nothing about the object.
+    /// Returns whether the error is a 404 that names no object. Such a 404 proves nothing about the object.
     pub(crate) fn is_unnamed_not_found(&self) -> bool {
         self.is_not_found() && !self.is_object_not_found()
     }

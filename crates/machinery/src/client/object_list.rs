@@ -23,7 +23,7 @@ const LIST_PAGE: u32 = 500;
 pub(crate) struct ListPosition {
     objects: ObjectList,
     after: Str,
-    /// Whether the list was begun again because a token had expired.
+    /// Whether the list was restarted because a token had expired.
     is_second: bool,
 }
 
@@ -33,7 +33,7 @@ impl ListPosition {
         &self.after
     }
 
-    /// Returns whether the list was begun again because a token had expired.
+    /// Returns whether the list was restarted because a token had expired.
     pub(crate) fn is_second(&self) -> bool {
         self.is_second
     }

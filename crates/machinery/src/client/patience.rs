@@ -259,7 +259,7 @@ fn may_be_repeated(intent: RequestIntent, code: StatusCode) -> bool {
     is_refusal && !intent.is_watch() && (is_read(intent) || !matches!(code.as_u16(), 500 | 502 | 504))
 }
 
-/// Whether a request changes nothing.
+/// Returns whether a request with this intent changes no object.
 pub(super) fn is_read(intent: RequestIntent) -> bool {
     matches!(
         intent,

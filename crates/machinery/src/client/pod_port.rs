@@ -34,7 +34,7 @@ const DATA: u8 = 0;
 const ERRORS: u8 = 1;
 /// Bytes of a message that are accepted. Kubelets send up to 32 KiB.
 const LONGEST_MESSAGE: usize = 1 << 20;
-/// Bytes that may wait for a peer that does not read. Beyond that, pings are answered by the last pong alone.
+/// Bytes that may wait for a peer that does not read. Beyond this bound only the pong for the last ping is kept.
 const MOST_UNSENT: usize = 1 << 20;
 /// Bytes of a message that is sent.
 const LONGEST_WRITE: usize = 32 << 10;
@@ -140,7 +140,7 @@ async fn open(
     }
 }
 
-/// What a peer can make a connection hold.
+/// Returns the bounds of the memory that a peer can make a connection use.
 fn limits() -> WebSocketConfig {
     WebSocketConfig::default()
         .max_message_size(Some(LONGEST_MESSAGE))
@@ -340,7 +340,7 @@ mod tests {
             for _ in 0..PINGS {
                 kubelet.write_all(&ping).await.unwrap();
             }
-            // Data ends the wait of the reader.
+            // The reader below returns at the first byte of data.
             for message in [&[0x82, 3, 0, 0x11, 0x28][..], &[0x82, 2, 0, b'x']] {
                 kubelet.write_all(message).await.unwrap();
             }

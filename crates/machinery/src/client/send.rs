@@ -188,11 +188,11 @@ async fn read(label: &Label, body: ResponseBody, limit: usize) -> Result<Bytes, 
     body::collect(body, limit).await.map_err(|source| ApiError::transport(label.as_str(), source))
 }
 
-/// Returns the refusal of a write again, and whether its effect is known. With the reason `Timeout`, whatever its code, the write may have
-/// been carried out. The reason comes behind the message, so it is not known either of a body that is cut.
+/// Reads the refusal of a write, and returns it with its body and whether the effect of the write is known. With the reason `Timeout` and any
+/// status code the write may have been carried out. The reason follows the message in the body, so a body that is cut leaves the effect unknown.
 ///
 /// # Errors
-/// The body breaks off: the reason, and so the effect, is not known.
+/// The body breaks off, so the effect of the write is unknown.
 async fn with_effect(response: Response<ResponseBody>) -> Result<(Response<ResponseBody>, bool), BoxError> {
     let (parts, body) = response.into_parts();
     let body = body::collect_start(body, LONGEST_ERROR).await?;
@@ -207,7 +207,7 @@ fn retry_after(response: &Response<ResponseBody>) -> Option<Duration> {
     Some(Duration::from_secs(seconds).min(LONGEST_RETRY_AFTER))
 }
 
-/// Whether this may be the start of a longer error body.
+/// Whether `body` may be the start of a longer error body.
 fn is_cut(body: &Bytes) -> bool {
     body.len() >= LONGEST_ERROR
 }

@@ -17,9 +17,9 @@ use super::writer::Emitted;
 use crate::random::HashMap;
 use crate::wire::Str;
 
-/// Namespaces that users cannot create: none at all, and `kube-system`.
+/// The namespaces that users cannot create: the empty one of objects without a namespace, and `kube-system`.
 const SYSTEM: [&str; 2] = ["", "kube-system"];
-/// Each of them has one place of this many to itself, and at least one turn of this many.
+/// The inverse of the share of each of [`SYSTEM`]: one place of this many is reserved, and at least one turn of this many.
 const SYSTEM_SHARE: usize = 10;
 
 /// Creates a queue for a number of events.
@@ -46,7 +46,7 @@ struct EventLanes {
     lengths: BTreeSet<(usize, Str)>,
     /// Their order: the namespace whose turn it is first.
     turns: VecDeque<Str>,
-    /// For each of [`SYSTEM`], the number of turns of others for which its events have waited.
+    /// For each of [`SYSTEM`], the number of turns that other namespaces took in a row while it had events.
     waited: [usize; SYSTEM.len()],
     senders: usize,
     is_closed: bool,
@@ -70,7 +70,7 @@ impl EventLanes {
         changed
     }
 
-    /// The number of events that a namespace can lose to no other.
+    /// Returns the number of places that no other namespace can take from this one.
     fn reserved(&self, namespace: &str) -> usize {
         if is_system(namespace) { self.places / SYSTEM_SHARE } else { 0 }
     }
@@ -99,9 +99,10 @@ impl EventLanes {
         is_full
     }
 
-    /// Returns the namespace of which the newest event makes room for one of a namespace with `length` events; `None` if it has no claim.
+    /// Returns the namespace whose newest event is dropped for a new event of `namespace`, which has `length` events; `None` if the new event
+    /// is dropped instead.
     fn loser(&self, namespace: &Str, length: usize) -> Option<Str> {
-        // Beyond the first entries only those of `SYSTEM` are skipped.
+        // The search skips at most the two of `SYSTEM`.
         let (longest, of) =
             self.lengths.iter().rev().find(|(length, namespace)| *length > self.reserved(namespace))?;
         if length + 1 < *longest {
@@ -113,7 +114,7 @@ impl EventLanes {
         if *longest > 1 {
             return Some(of.clone());
         }
-        // Of events that are alone in their namespaces, the one that would be written last goes, as if it had come after this one.
+        // Each namespace of a user has one event: the one that would be written last is dropped, as if it had been sent after the new one.
         self.turns.iter().rfind(|namespace| !is_system(namespace)).cloned()
     }
 
@@ -130,7 +131,7 @@ impl EventLanes {
         event
     }
 
-    /// Takes out the namespace whose turn it is: the first one, or one of [`SYSTEM`] that has waited for its share of turns.
+    /// Removes and returns the namespace whose turn it is: one of [`SYSTEM`] that is owed its share of turns, or else the first one.
     fn next_turn(&mut self) -> Option<Str> {
         let most = self.waited.iter().zip(SYSTEM).max_by_key(|(waited, _)| **waited);
         if let Some((waited, overdue)) = most
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn namespaces_without_number_leave_places_for_the_system() {
+    fn many_namespaces_leave_places_for_the_system() {
         let (sender, receiver) = event_queue(1000);
         let mut dropped = 0;
         let mut send =
@@ -251,20 +252,20 @@ mod tests {
             send("", number);
             send("kube-system", number);
         }
-        // The first ones have the other places.
+        // The namespaces that sent first have the other places.
         let shares = ["", "kube-system", "ns-0", "ns-799", "ns-800"];
         assert_eq!(lengths(&receiver, shares), [100, 100, 1, 1, 0]);
         for number in 2000..4000 {
             send(&format!("ns-{number}"), number);
         }
-        assert_eq!(lengths(&receiver, shares), [100, 100, 1, 1, 0], "what is reserved is not taken back");
+        assert_eq!(lengths(&receiver, shares), [100, 100, 1, 1, 0], "reserved places are not taken back");
         assert_eq!(dropped + 1000, 2000 + 300 + 2000, "each event is written or counted");
         assert_eq!(read_all(&receiver).len(), 1000);
         let lanes = receiver.0.lanes.lock();
         assert!(lanes.lanes.is_empty() && lanes.lengths.is_empty() && lanes.turns.is_empty());
     }
 
-    /// When the system is about as long as the longest namespace of users, that one loses events, and none with a single event.
+    /// The longest namespace of a user loses events to the system, even if the system has nearly as many. A namespace with one event keeps it.
     #[test]
     fn the_system_takes_its_places_from_the_longest_namespace_of_users() {
         let (sender, receiver) = event_queue(100);
@@ -279,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn namespaces_without_number_leave_turns_for_the_system() {
+    fn many_namespaces_leave_turns_for_the_system() {
         let (sender, receiver) = event_queue(1000);
         for number in 0..500 {
             sender.send(event_in(&format!("ns-{number}"), number));
@@ -318,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_only_the_system_fills_is_no_longer_than_others() {
+    fn queue_full_of_system_events_accepts_an_event_of_a_user_namespace() {
         let (sender, receiver) = event_queue(20);
         for number in 0..100 {
             sender.send(event_in("", number));
@@ -329,13 +330,13 @@ mod tests {
         assert_eq!(
             lengths(&receiver, ["web"]),
             [1],
-            "beyond the reserved places it is a namespace like others"
+            "beyond its reserved places the system competes like other namespaces"
         );
         let lanes = receiver.0.lanes.lock();
         assert_eq!((lanes.waiting, lanes.turns.len()), (20, 3));
     }
 
-    /// The first two are those of the system.
+    /// Returns a namespace by number. The first two are those of the system.
     fn namespace(number: u8) -> String {
         SYSTEM.get(usize::from(number)).map_or_else(|| format!("ns-{number}"), |system| (*system).to_owned())
     }

@@ -88,7 +88,7 @@ pub struct Executed {
     pub canceled: Option<ExecuteError>,
     /// Whether a write met another version of its object than was read, or another object, which its plan tolerates.
     pub outdated: bool,
-    /// Whether a terminating namespace refused a create, which its plan tolerates, or a create was withheld for that.
+    /// Whether a terminating namespace refused a create, which its plan tolerates, or a create was withheld for this reason.
     pub meets_terminating: bool,
     /// Items of the plan's note whose writes have succeeded.
     pub items: Vec<usize>,

@@ -32,7 +32,7 @@ impl Executor {
     }
 
     /// Performs `plan` as [`Self::execute`] does, in a namespace that is known to be terminating: a create that tolerates the refusal is not
-    /// sent, and ends as if it was refused.
+    /// sent, and ends as if it had been refused.
     pub async fn execute_in_terminating_namespace(&self, plan: Plan) -> Executed {
         let round = Round { last: LastAnswers::wanted_by(&plan), withholds_creates: true };
         self.perform(plan, &round).await
@@ -297,11 +297,11 @@ struct Settled {
     item: Option<usize>,
     /// Whether another version was met, which is tolerated.
     outdated: bool,
-    /// Whether a terminating namespace refused it, which is tolerated, or it was withheld for that.
+    /// Whether a terminating namespace refused it, which is tolerated, or it was withheld for this reason.
     meets_terminating: bool,
 }
 
-/// What holds for all writes of one plan.
+/// Settings and answers that all writes of one plan share.
 struct Round {
     last: LastAnswers,
     /// Whether creates that tolerate a terminating namespace are not sent.

@@ -124,7 +124,7 @@ impl DynamicWatches {
         self.seen.read().watched.iter().map(|(kind, watched)| (*kind, watched.is_synced())).collect()
     }
 
-    /// What holds the objects of a resource that is watched, in whatever version. [`Store::is_filled`] says whether a
+    /// What holds the objects of a resource that is watched, in whatever version. [`Store::is_filled`] returns whether a
     /// complete list was received.
     pub fn store(&self, group: &str, resource: &str) -> Option<Arc<Store>> {
         let seen = self.seen.read();

@@ -581,8 +581,8 @@ pub(super) fn queue_keys(
     })
 }
 
-/// After `handler`, queues the key of an object that was deleted if the key has a long delay, which a reconcile then ends. Controllers whose
-/// key maps ignore deletions need this: the object may have asked for a reconcile in 68 years. Changes that are debounced stay so: a
+/// Returns a handler that calls `handler`, and then queues the key of a deleted object if the key has a long delay: the reconcile drops the
+/// delay, which may be 68 years. Controllers whose key maps ignore deletions need this. If changes are debounced, returns `handler`: such a
 /// controller may have to wait before it acts on a deletion.
 pub(super) fn queue_gone(
     queue: Arc<WorkQueue<Key>>,

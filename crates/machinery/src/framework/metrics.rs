@@ -132,8 +132,10 @@ impl RoomMetrics {
         self.own(name, || IntCounterVec::new(Opts::new(name, help), labels))
     }
 
-    /// The counters of this name, by label values; those of the labels in `named` are names that users choose. An error if something else
-    /// has the name.
+    /// Returns the counters of this name, by label values. Users choose the values of the labels in `named`.
+    ///
+    /// # Errors
+    /// Something else has the name.
     pub fn bounded_counters(
         &self,
         name: &'static str,

@@ -22,24 +22,24 @@ use crate::wire::Str;
 pub(super) struct SentWrites(HashMap<(&'static Kind, Key), Vec<Write>>);
 
 impl SentWrites {
-    /// Returns the writes of a plan that another plan may repeat. Deletes are none.
+    /// Returns the writes of a plan that a later plan must not repeat: all but deletes.
     pub(super) fn repeatable(plan: &Plan) -> Vec<Write> {
         let is_delete =
             |write: &&Write| matches!(write.verb, Verb::Delete { .. } | Verb::DeleteCollection { .. });
         plan.writes().filter(|write| !is_delete(write)).cloned().collect()
     }
 
-    /// Adds the writes of a plan that were all carried out.
+    /// Adds the writes of a plan, all of which succeeded.
     pub(super) fn add(&mut self, writes: Vec<Write>) {
         for write in writes {
             self.0.entry((write.kind, write.key.clone())).or_default().push(write);
         }
     }
 
-    /// Returns a write of `plan` that succeeded already. The plan asks for it again because the answer does not show its effect: an
-    /// admission webhook has changed what was sent, and would do so each time.
+    /// Returns a write of `plan` that has succeeded before. The plan repeats the write because its answer does not show its effect: an
+    /// admission webhook has changed the object, and would change it each time.
     pub(super) fn repeated<'a>(&self, plan: &'a Plan) -> Option<&'a Write> {
-        // The inner list has the earlier writes of one object, or the creates of a kind in the namespace. Those are the claims of one pod.
+        // The inner list has the earlier writes of one object, or the creates of a kind with generated names, such as one pod's claims.
         plan.writes().find(|write| {
             let earlier = self.0.get(&(write.kind, write.key.clone()));
             earlier.is_some_and(|earlier| earlier.iter().any(|earlier| write.repeats(earlier)))

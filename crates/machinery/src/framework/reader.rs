@@ -219,7 +219,7 @@ impl Reader {
     ) -> Result<Option<AnyObject>, ApiError> {
         let key = key.clone();
         let read = async move |client: ApiClient| match client.get(kind, &key).await {
-            // kube-apiserver names the objects of its own kinds. Rows of dynamic kinds hold metadata alone.
+            // kube-apiserver names an absent object of its own kinds. All other kinds are dynamic, of which only metadata is read.
             Err(error) if kind.metadata_only && error.is_unnamed_not_found() => {
                 listed(&client, kind, &key).await.ok_or(error)
             }
@@ -241,8 +241,8 @@ impl Reader {
     }
 
     /// Reads a list from a position to its end. Callers share the rest of a list only with callers at the same position: its first
-    /// pages may be older than the request of another caller. A list that was begun again is not begun a third time, so its position is
-    /// another one than that of a list that begins.
+    /// pages may be older than the request of another caller. A list that was begun again is not begun a third time, so a list that begins
+    /// does not share it.
     async fn list(
         &self,
         client: ApiClient,
@@ -253,7 +253,7 @@ impl Reader {
     ) -> ListEnd {
         let (from, namespace) = (Arc::clone(&position), namespace.clone());
         let (after, limit) = (from.after().clone(), u32::from(from.is_second()));
-        // No page is read by this query: it is the key of the shared read.
+        // This query reads no page: it is the key of the shared read, and its limit shows whether the list was begun again.
         let rest = (!after.is_empty() || from.is_second())
             .then(|| Read::Page(PageQuery { kind, namespace: namespace.clone(), limit, after }));
         let read =
@@ -424,8 +424,8 @@ async fn page_of(client: &ApiClient, of: &PageQuery) -> Result<ObjectPage, ApiEr
     })
 }
 
-/// Looks for an object in the list of its namespace: the inner `None` means that a server of the resource has listed the namespace
-/// without the object. Returns `None` if the list does not tell.
+/// Looks for an object in the list of its namespace. The inner `None` means that a server of the resource has listed the namespace
+/// without the object; the outer `None` means that the list proves neither.
 ///
 /// Some aggregated API servers answer 404 for an absent object without its name. A server that does not serve the resource answers in the
 /// same way, and discovery may be answered by another replica than the 404. Only the list is evidence about the object.

@@ -456,7 +456,7 @@ impl Reads {
         self.withholds_creates
     }
 
-    /// Nothing read yet, by a reconcile whose earlier plans have written this.
+    /// Creates the reads of a reconcile whose earlier plans have written this.
     pub(super) fn begin(written: EarlierWrites, withholds_creates: bool) -> Self {
         Self { written, withholds_creates, ..Self::default() }
     }

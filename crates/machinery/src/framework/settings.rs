@@ -30,7 +30,7 @@ pub struct LoopSettings {
     /// Whether a key for which a live read takes long is set aside until it is answered, while its worker takes others: where what
     /// answers is somebody else's, as the APIs of metrics are.
     pub sets_aside: bool,
-    /// Whether an object whose create was refused because the namespace is terminating sends no create for five minutes.
+    /// Whether the creates of an object are withheld for five minutes after its terminating namespace has refused one.
     pub withholds_refused_creates: bool,
     /// How fast the controller may ask, compared with others. The fastest of its loops counts.
     pub qps_factor: QpsFactor,
@@ -109,9 +109,9 @@ impl LoopSettings {
         self.sets_aside || self.at_a_time() > 1
     }
 
-    /// Returns what becomes of a key that has failed and was refused so often, the last time or not. Failures without an answer use up no
-    /// tries. Their backoff grows with all failures, because requests within milliseconds would add to the load of the server. The backoff of
-    /// a refusal follows the refusals alone.
+    /// Returns the action after a failure. `refused` is true if the failure is a refusal, and `refusals` counts the refusals of the key,
+    /// including this one. Failures without an answer use up no tries. Their backoff grows with all failures, because requests within
+    /// milliseconds would add to the load of the server. The backoff of a refusal follows the refusals alone.
     pub(super) fn after_failure(&self, refusals: u32, refused: bool) -> AfterFailure {
         match self.tries {
             Some(tries) if refused && refusals >= tries.most => {

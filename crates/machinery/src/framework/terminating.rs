@@ -1,9 +1,9 @@
 //! Owners whose creates were refused because their namespace is terminating.
 //!
-//! Each end of a Pod wakes its owner, which plans another one, and a terminating namespace refuses them all. For ReplicaSets,
+//! Each Pod that ends queues its owner, which creates another Pod, and a terminating namespace refuses each create. For ReplicaSets,
 //! ReplicationControllers, DaemonSets and Jobs, kube-controller-manager counts a refused create as one that its cache does not show yet, so it
-//! sends no other for five minutes. Writes other than creates go on. An API server of several may take a namespace for terminating that was
-//! created again, so the owner is reconciled at the end of the five minutes.
+//! sends no other for five minutes. Writes other than creates are sent. One of several API servers may still have the old namespace in its
+//! cache after the namespace was created again, so the owner is reconciled at the end of the five minutes.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::model::Key;
 use crate::random::HashMap;
 use crate::wire::Uid;
 
-/// How long creates are withheld after one was refused. A namespace never leaves the state, but an owner may outlast its namespace.
+/// How long creates are withheld after one was refused: as long as an expectation of kube-controller-manager lasts.
 const WITHHELD_FOR: Duration = Duration::from_mins(5);
 
 /// The owners of one loop.
@@ -25,7 +25,7 @@ pub(super) struct TerminatingOwners(Mutex<Refusals>);
 #[derive(Debug, Default)]
 struct Refusals {
     of: HashMap<Key, Refusal>,
-    /// When refusals expire, in this order. Refusals that were removed or replaced are still here.
+    /// The expiry of each refusal, in order, also of refusals that were removed or replaced.
     expiries: VecDeque<(Instant, Key)>,
 }
 

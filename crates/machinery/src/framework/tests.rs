@@ -221,6 +221,15 @@ fn key() -> Key {
     Key::new("ns", "web")
 }
 
+fn queue() -> Arc<WorkQueue<Key>> {
+    Arc::new(WorkQueue::new("test", &QueueMetrics::register(&Registry::new()).unwrap()))
+}
+
+fn pod_object() -> AnyObject {
+    let metadata = ObjectMeta { namespace: "ns".into(), name: "a".into(), ..ObjectMeta::default() };
+    Arc::new(Pod { metadata, ..Pod::default() })
+}
+
 fn create() -> Step {
     Step::Write(Write::new(&PODS, Key::new("ns", ""), Verb::Create(Bytes::from_static(b"\x0a\x00"))))
 }
@@ -530,12 +539,9 @@ async fn failing_keys_are_known_until_they_succeed() {
 
 #[tokio::test(start_paused = true)]
 async fn changes_of_a_key_are_debounced() {
-    let queue = Arc::new(WorkQueue::new("test", &QueueMetrics::register(&Registry::new()).unwrap()));
+    let queue = queue();
     let keys: KeyMap = Arc::new(|delta, emit| emit(Key::of(delta.latest().unwrap().meta())));
-    let pod: AnyObject = Arc::new(Pod {
-        metadata: ObjectMeta { namespace: "ns".into(), name: "a".into(), ..ObjectMeta::default() },
-        ..Pod::default()
-    });
+    let pod = pod_object();
     let change = Delta { old: None, new: Some(&pod), initial: false, resync: false };
     let began = tokio::time::Instant::now();
     let causes = || (&PODS, Arc::default());
@@ -554,12 +560,9 @@ async fn changes_of_a_key_are_debounced() {
 
 #[tokio::test(start_paused = true)]
 async fn deletion_of_an_object_queues_its_key_if_that_has_a_long_delay() {
-    let queue = Arc::new(WorkQueue::new("test", &QueueMetrics::register(&Registry::new()).unwrap()));
-    let pod: AnyObject = Arc::new(Pod {
-        metadata: ObjectMeta { namespace: "ns".into(), name: "a".into(), ..ObjectMeta::default() },
-        ..Pod::default()
-    });
-    // Deletions concern nobody by this map.
+    let queue = queue();
+    let pod = pod_object();
+    // This key map ignores deletions.
     let keys = queue_keys(Arc::clone(&queue), wake::existing(), Debounce::None, (&PODS, Arc::default()));
     let handler = queue_gone(Arc::clone(&queue), keys, Debounce::None);
     let deleted = Delta { old: Some(&pod), new: None, initial: false, resync: false };
@@ -575,11 +578,8 @@ async fn deletion_of_an_object_queues_its_key_if_that_has_a_long_delay() {
 /// The pod garbage collector waits after the deletion of a node, because the node may register again.
 #[tokio::test(start_paused = true)]
 async fn deletion_that_is_debounced_queues_no_key_in_flight_before() {
-    let queue = Arc::new(WorkQueue::new("test", &QueueMetrics::register(&Registry::new()).unwrap()));
-    let pod: AnyObject = Arc::new(Pod {
-        metadata: ObjectMeta { namespace: "ns".into(), name: "a".into(), ..ObjectMeta::default() },
-        ..Pod::default()
-    });
+    let queue = queue();
+    let pod = pod_object();
     let debounce = Debounce::For(Duration::from_secs(40));
     let keys: KeyMap = Arc::new(|delta, emit| emit(Key::of(delta.latest().unwrap().meta())));
     let keys = queue_keys(Arc::clone(&queue), keys, debounce, (&PODS, Arc::default()));
@@ -596,12 +596,9 @@ async fn deletion_that_is_debounced_queues_no_key_in_flight_before() {
 
 #[tokio::test(start_paused = true)]
 async fn all_objects_come_back_again_and_again() {
-    let queue = Arc::new(WorkQueue::new("test", &QueueMetrics::register(&Registry::new()).unwrap()));
+    let queue = queue();
     let objects = Arc::new(Store::new(&PODS));
-    let pod: AnyObject = Arc::new(Pod {
-        metadata: ObjectMeta { namespace: "ns".into(), name: "a".into(), ..ObjectMeta::default() },
-        ..Pod::default()
-    });
+    let pod = pod_object();
     let (period, stop) = (Duration::from_mins(5), CancellationToken::new());
     let resync = Resync { period, objects: Arc::clone(&objects), queue: Arc::clone(&queue) };
     let mut tasks = tokio::task::JoinSet::new();

@@ -1,5 +1,5 @@
-//! Users of an object that a live read has found and the cache lacks. The cache need not show when they end, so the live read is
-//! repeated, ever more rarely while nothing changes.
+//! Users of an object that a live read has found and the cache lacks. The cache may never show the end of these users, so the live
+//! read is repeated, at growing intervals while nothing changes.
 
 use std::time::Duration;
 

@@ -21,7 +21,7 @@ use crate::wire::EventType;
 /// The original's buckets for the time from an event's arrival to the end of its handlers.
 const LATENCY_BUCKETS: &[f64] = &[0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 const KIND_LABELS: &[&str] = &["group", "version", "resource"];
-/// Types of watch events.
+/// The types of watch events, as label values.
 const EVENTS: [&str; 5] = ["added", "modified", "deleted", "bookmark", "error"];
 const INFORMER_LABELS: &[&str] = &["group", "version", "resource", "field_selector"];
 
@@ -92,8 +92,8 @@ impl Metrics {
         }
     }
 
-    /// Removes the series of a kind of which no informer is left. Those of built-in kinds stay: they are not many, and counters go on when a
-    /// controller is started again.
+    /// Removes the series of a custom kind that has no informer left. The series of built-in kinds stay: their number is fixed, and their
+    /// counters continue when a controller is started again.
     pub(super) fn forget(&self, kind: &Kind) {
         let labels = [kind.group, kind.version, kind.resource];
         if kinds::ALL.iter().any(|row| [row.group, row.version, row.resource] == labels) {

@@ -286,7 +286,7 @@ impl Drop for Active {
             if active.get(&self.id).is_some_and(|held| held.strong_count() == 0) {
                 active.remove(&self.id);
             }
-            // Informers start under the same lock, so none counts in series that are removed.
+            // Informers start under the same lock, so no informer keeps series that are removed here.
             let labels = |kind: &Kind| (kind.group, kind.version, kind.resource);
             let counts = |(id, held): (&Id, &Weak<Self>)| {
                 held.strong_count() > 0 && labels(id.kind) == labels(self.id.kind)

@@ -1,5 +1,5 @@
-//! Addresses and ranges of addresses, as Kubernetes reads those of stored objects: zeros in front of a number have no meaning, and an
-//! IPv4-mapped IPv6 address is the IPv4 address.
+//! Addresses and ranges of addresses, as Kubernetes reads those of stored objects: leading zeros of a number are ignored, and an
+//! IPv4-mapped IPv6 address is read as the IPv4 address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -20,12 +20,11 @@ pub fn parse_address(text: &str) -> Option<IpAddr> {
     }
 }
 
-/// Reads a range such as `10.0.0.0/8`; `None` for a text that is no range. Bits of the host do not count. A range of IPv4-mapped
-/// IPv6 addresses is the IPv4 range.
+/// Reads a range such as `10.0.0.0/8`; `None` for a text that is no range. Host bits are cleared. A range of IPv4-mapped IPv6
+/// addresses is read as the IPv4 range.
 pub fn parse_range(text: &str) -> Option<IpNet> {
     let (address, prefix) = text.split_once('/')?;
-    let is_number = !prefix.is_empty() && prefix.bytes().all(|byte| byte.is_ascii_digit());
-    let prefix: u8 = prefix.parse().ok().filter(|_| is_number)?;
+    let prefix = parse_decimal(prefix)?;
     if let Some(address) = parse_ipv4(address) {
         return Some(Ipv4Net::new(address, prefix).ok()?.trunc().into());
     }
@@ -37,10 +36,7 @@ pub fn parse_range(text: &str) -> Option<IpNet> {
 }
 
 fn parse_ipv4(text: &str) -> Option<Ipv4Addr> {
-    let mut parts = text.split('.').map(|part| {
-        let is_number = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-        part.parse::<u8>().ok().filter(|_| is_number)
-    });
+    let mut parts = text.split('.').map(parse_decimal);
     let mut octets = [0; 4];
     for octet in &mut octets {
         *octet = parts.next()??;
@@ -48,12 +44,18 @@ fn parse_ipv4(text: &str) -> Option<Ipv4Addr> {
     parts.next().is_none().then(|| octets.into())
 }
 
-/// Reads an address in the form of [`parse_address`] without zeros in front of decimal numbers. An IPv4-mapped IPv6 address stays one.
+/// Reads a number without a sign. Leading zeros are ignored.
+fn parse_decimal(text: &str) -> Option<u8> {
+    // The library accepts a plus sign, too.
+    text.parse().ok().filter(|_| !text.starts_with('+'))
+}
+
+/// Reads an address as [`parse_address`] does, but refuses leading zeros of decimal numbers, and keeps an IPv4-mapped IPv6 address.
 pub fn parse_strict_address(text: &str) -> Option<IpAddr> {
     text.parse().ok()
 }
 
-/// Reads a range in the form of [`parse_range`] without zeros in front of decimal numbers. A range of IPv4-mapped IPv6 addresses stays one.
+/// Reads a range as [`parse_range`] does, but refuses leading zeros of decimal numbers, and keeps a range of IPv4-mapped IPv6 addresses.
 pub fn parse_strict_range(text: &str) -> Option<IpNet> {
     let (address, prefix) = text.split_once('/')?;
     let is_number = prefix == "0" || prefix.starts_with(|first: char| matches!(first, '1'..='9'));

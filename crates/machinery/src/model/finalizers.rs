@@ -4,6 +4,8 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::plan::{Tolerate, Verb};
 use super::{Key, Plan, Step, Write, words};
 use crate::api::meta::{ObjectMeta, PartialObjectMetadata};
@@ -11,7 +13,6 @@ use crate::api::{Kind, Object};
 use crate::wire::splice::{Edit, edit, get, retain_items};
 use crate::wire::text::raw_bytes;
 use crate::wire::{Value, WireError, field, path};
-use bytes::Bytes;
 
 /// What there is to decide about a finalizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +40,7 @@ fn has(meta: &ObjectMeta, finalizer: &str) -> bool {
 const UNHEARD_OF: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_mins(10);
 
 /// Returns the delay until the next live read of an object's users; `lasts` is how long live reads have found users missing from the cache.
-/// The cache need not show when these end. The reads become rare while nothing changes.
+/// The cache may never show the end of these users. The reads become rare while nothing changes.
 pub fn unheard_after(lasts: Duration) -> Duration {
     lasts.clamp(*UNHEARD_OF.start(), *UNHEARD_OF.end())
 }

@@ -34,8 +34,8 @@ pub struct Plan<N = ()> {
     /// made again each time: an admission webhook may undo them.
     pub recheck_after: Option<Duration>,
     /// When all steps are done, observe and plan anew at once: what is left is to be judged by what they changed. A room
-    /// that observes live is told what was written. Not heeded beside `retry`; after a few times the key is retried, and at once when a
-    /// plan repeats a write of the plans before it.
+    /// that observes live is told what was written. Not heeded beside `retry`. After a few such plans, or when a plan repeats a write
+    /// of an earlier one, the key is retried with backoff.
     pub look_again: bool,
     /// How long the object is left alone after the plan's writes. Changes that concern it are collected meanwhile. What comes
     /// later waits for nothing.
@@ -47,7 +47,8 @@ pub struct Plan<N = ()> {
     /// The key is not retried for a failure: it is logged, and `requeue_after` holds. In the plan that records a failure that one
     /// is meant, once this plan's own steps have succeeded; in any other plan a failure of its own steps.
     pub end: bool,
-    /// The object of the key is gone: a delay that it has asked for ends. Without this the key would stay for as long as that.
+    /// The object of the key was deleted, so the delayed requeue of the key is dropped. Otherwise the key would stay in the queue until
+    /// the requeue.
     pub is_gone: bool,
     /// The plan is one part of a longer piece of work, the note remembers how far that has come, and the next part is due after
     /// `requeue_after`. Without this, a plan whose writes change nothing is not followed by another one at once.
@@ -111,38 +112,17 @@ impl Plan {
     /// The same plan with a note.
     #[must_use]
     pub fn with_note<N>(self, note: N) -> Plan<N> {
-        let Self {
-            steps,
-            requeue_after,
-            recheck_after,
-            look_again,
-            cooldown,
-            retry,
-            quiet,
-            end,
-            is_gone,
-            has_more,
-            note: (),
-        } = self;
-        Plan {
-            steps,
-            requeue_after,
-            recheck_after,
-            look_again,
-            cooldown,
-            retry,
-            quiet,
-            end,
-            is_gone,
-            has_more,
-            note,
-        }
+        self.replace_note(note).0
     }
 }
 
 impl<N> Plan<N> {
     /// The plan without its note, and the note.
     pub fn into_parts(self) -> (Plan, N) {
+        self.replace_note(())
+    }
+
+    fn replace_note<M>(self, new: M) -> (Plan<M>, N) {
         let Self {
             steps,
             requeue_after,
@@ -167,7 +147,7 @@ impl<N> Plan<N> {
             end,
             is_gone,
             has_more,
-            note: (),
+            note: new,
         };
         (plan, note)
     }

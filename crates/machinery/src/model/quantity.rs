@@ -53,8 +53,8 @@ impl Quantity {
         Self { billionths: number.into().saturating_mul(UNIT), format: QuantityFormat::Decimal }
     }
 
-    /// Reads the quantity of an object in JSON. White space around it does not count. Control characters do, because JSON has them only as
-    /// escapes, which Kubernetes does not trim. It trims no other escaped space either, which the decoded text does not show.
+    /// Reads the quantity of an object in JSON. White space around it is ignored, as in Kubernetes, but control characters are errors: JSON
+    /// has them only as escapes, which Kubernetes does not trim. Other escaped spaces are ignored, because the decoded text does not show them.
     ///
     /// # Errors
     /// The text is no quantity.
@@ -94,7 +94,7 @@ impl Quantity {
         Self { billionths: self.billionths.saturating_add(other.billionths), format }
     }
 
-    /// What is left without `other`; in its own form, or in that of `other` if it is nothing.
+    /// Returns this quantity less `other`, in the form of this quantity, or of `other` if this quantity is zero.
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
         let format = if self.is_zero() { other.format } else { self.format };
@@ -149,8 +149,8 @@ impl Quantity {
 impl std::str::FromStr for Quantity {
     type Err = ParseQuantityError;
 
-    /// Reads `[+-]DIGITS[.DIGITS][SUFFIX]`. A text without digits, such as `Gi` or `.`, is 0, as in Kubernetes. Of
-    /// those, Kubernetes refuses `Pi`, `Ei` and exponents below -9. Fractions of a billionth are rounded away from zero.
+    /// Reads `[+-]DIGITS[.DIGITS][SUFFIX]`. A text without digits, such as `Gi` or `.`, is 0, except that `Pi`, `Ei` and
+    /// exponents below -9 without digits are errors, both as in Kubernetes. Fractions of a billionth are rounded away from zero.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         parse(text).ok_or_else(|| ParseQuantityError(text.to_owned()))
     }
@@ -219,9 +219,9 @@ impl Mantissa {
         }
     }
 
-    /// The whole number from here upwards, times two to a power; or the largest there is.
+    /// Returns the number times two to this power, rounded up to a whole number; `i128::MAX` if that is too large.
     fn whole(mut self, power_of_two: u32) -> i128 {
-        /// The highest power of ten that has room.
+        /// The exponent of the highest power of ten in 128 bits.
         const MOST: i64 = 38;
         if self.digits == 0 {
             return 0;

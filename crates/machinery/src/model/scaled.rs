@@ -5,13 +5,13 @@ use crate::wire::IntOrString;
 /// The direction in which a share is rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rounding {
-    /// Towards more.
+    /// Towards positive infinity.
     Up,
-    /// Towards less.
+    /// Towards negative infinity.
     Down,
 }
 
-/// Returns a number as it is, and a percentage of `total`; `None` for a text that is no percentage.
+/// Returns an integer as it is, and for a percentage its share of `total`; `None` for a text that is no percentage.
 ///
 /// The caller clamps the result.
 pub fn scaled(value: &IntOrString, total: i64, rounding: Rounding) -> Option<i64> {

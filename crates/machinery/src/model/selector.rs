@@ -202,7 +202,7 @@ impl<'a> Tokens<'a> {
         ];
         let is_space = |char: char| matches!(char, ' ' | '\t' | '\r' | '\n');
         let text = self.0.trim_start_matches(is_space);
-        // In Kubernetes a NUL ends the text, and it has no meaning directly behind another token.
+        // Kubernetes ends the text at a NUL, and skips a NUL directly behind another token.
         let without_nul = |rest: &'a str| rest.strip_prefix('\0').unwrap_or(rest);
         if text.starts_with('\0') {
             self.0 = "";
@@ -285,18 +285,19 @@ impl<'a> Tokens<'a> {
 }
 
 fn unexpected(token: Token<'_>) -> SelectorError {
-    SelectorError(match token {
-        Token::End => "unexpected end".to_owned(),
-        Token::Word(word) => format!("unexpected {word:?}"),
-        Token::Open => "unexpected \"(\"".to_owned(),
-        Token::Close => "unexpected \")\"".to_owned(),
-        Token::Comma => "unexpected \",\"".to_owned(),
-        Token::Not => "unexpected \"!\"".to_owned(),
-        Token::Equal => "unexpected \"=\"".to_owned(),
-        Token::NotEqual => "unexpected \"!=\"".to_owned(),
-        Token::Greater => "unexpected \">\"".to_owned(),
-        Token::Less => "unexpected \"<\"".to_owned(),
-    })
+    let text = match token {
+        Token::End => return SelectorError("unexpected end".to_owned()),
+        Token::Word(word) => word,
+        Token::Open => "(",
+        Token::Close => ")",
+        Token::Comma => ",",
+        Token::Not => "!",
+        Token::Equal => "=",
+        Token::NotEqual => "!=",
+        Token::Greater => ">",
+        Token::Less => "<",
+    };
+    SelectorError(format!("unexpected {text:?}"))
 }
 
 impl fmt::Display for Selector {

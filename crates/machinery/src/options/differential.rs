@@ -107,13 +107,8 @@ fn value(kind: &str, random: &mut Random) -> String {
         "duration" => duration_text(random),
         "ip" => {
             let front = random.one_of(&["", "", "::ffff:", " "]);
-            format!(
-                "{front}{}.{}.{}.{}",
-                random.number(2),
-                random.number(2),
-                random.number(2),
-                random.number(2)
-            )
+            let octets: Vec<String> = (0..4).map(|_| random.number(2)).collect();
+            format!("{front}{}", octets.join("."))
         }
         "int32Slice" => {
             let items: Vec<String> = (0..random.below(4)).map(|_| random.number(5)).collect();

@@ -189,7 +189,7 @@ fn lists_replace_their_default_and_then_grow() {
     }
 }
 
-/// As Go's reader of comma-separated values was seen to do.
+/// The package `encoding/csv` of Go reads these texts in the same way.
 #[test]
 fn a_list_ends_at_a_line_break_outside_of_quotes() {
     for (text, list) in [

@@ -88,11 +88,11 @@ impl Outcome {
 }
 
 impl Comparison {
-    /// Compares 20,000 texts, and ten million with COXSWAIN_FULL. At least a fifth of them must be read by both, and each refusal
-    /// must occur.
+    /// Compares 20,000 texts, and ten million with COXSWAIN_FULL. At least a fifth of them must be read by both, and each known
+    /// refusal and difference must occur.
     ///
     /// # Panics
-    /// A reading differs, or too few texts are read.
+    /// A reading differs for no known reason, too few texts are read, or a known refusal or difference does not occur.
     pub fn run(&self) {
         let (mut oracle, mut outcomes) = (Oracle::of(self.question), BTreeMap::<Outcome, usize>::new());
         let mut differences = Vec::new();
@@ -166,7 +166,7 @@ impl Comparison {
         }
     }
 
-    /// Returns the last row of fields that differ if each such field has a row.
+    /// Returns the highest row that explains a field that differs; `None` if a field that differs has no row.
     fn known(&self, text: &str, ours: &Value, theirs: &Value) -> Option<usize> {
         let (Value::Object(all), Value::Object(others)) = (ours, theirs) else { return None };
         let mut known = None;

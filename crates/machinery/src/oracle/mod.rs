@@ -16,7 +16,7 @@ use serde_json::Value;
 pub use comparison::{BATCH, Comparison, KnownDifference, KnownRefusal, batches};
 pub use random::Random;
 
-/// Stands between the parts of a text.
+/// Separates the parts of a text.
 pub const SEPARATOR: char = '\u{1f}';
 
 /// The bit of a batch's count that announces the name of a question.

@@ -127,8 +127,8 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         }
     }
 
-    /// Adds the key of an object that was deleted, if the key is in flight or has a delay of more than a minute, so that a reconcile ends
-    /// the delay ([`drop_delay`](Self::drop_delay)).
+    /// Adds the key of a deleted object, if the key is in flight or has a delay of more than a minute. The reconcile of the key then ends the
+    /// delay ([`drop_delay`](Self::drop_delay)).
     pub fn add_gone(&self, key: K) {
         let woken = self.shared.state.lock().add_gone(key, Instant::now());
         self.shared.wake(woken);
@@ -199,8 +199,8 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         self.shared.schedule(|state, now| state.add_failed(key, delay, now));
     }
 
-    /// Gives the key up after its last failure: counts that failure and adds the key after `pause`. The retry takes no token of the shared
-    /// bucket. [`forget`](Self::forget) ends this state.
+    /// Gives the key up: counts a last failure and adds the key after `pause`. The retry takes no token of the shared bucket.
+    /// [`forget`](Self::forget) ends this state.
     pub fn give_up(&self, key: &K, pause: Duration) {
         self.shared.schedule(|state, now| state.give_up(key, pause, now));
     }
@@ -215,7 +215,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         self.shared.state.lock().refusals(key)
     }
 
-    /// Whether the key was given up, and not forgotten since.
+    /// Returns whether the key was [given up](Self::give_up) and not forgotten since.
     pub fn is_given_up(&self, key: &K) -> bool {
         self.shared.state.lock().is_given_up(key)
     }
@@ -225,8 +225,8 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         self.shared.state.lock().forget(key);
     }
 
-    /// Ends a delay of more than a minute of a key in flight at which there is nothing, unless something has asked for the delay since the
-    /// key was handed out.
+    /// Ends the delay of a key in flight whose object does not exist, if the delay is longer than a minute and nothing has requested a delay
+    /// of the key since the key was handed out.
     pub fn drop_delay(&self, key: &K) {
         self.shared.state.lock().drop_delay(key, Instant::now());
     }

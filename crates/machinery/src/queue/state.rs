@@ -74,14 +74,14 @@ struct Slot<K> {
     taken_at: Option<Instant>,
     /// The valid heap entry of its delay.
     due: Option<Due>,
-    /// Whether nothing has asked for this delay since the key was taken last.
+    /// Whether the delay was requested before the key was taken last, and not since.
     is_due_old: bool,
     /// The valid heap entry of its cooldown: until then it is not handed out, whatever adds it.
     cooldown: Option<Due>,
     failures: u32,
     /// How many of these failures were refusals.
     refusals: u32,
-    /// Whether it was given up after its last refusal. The next change of it begins its tries from the start.
+    /// Whether the key was given up. The next change of its object ends this state.
     given_up: bool,
     /// How often in a row it was held off.
     held_off: u32,
@@ -211,10 +211,9 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.add_when(key, (delay, delay > SHORT), now)
     }
 
-    /// Adds the key of an object that was deleted, if the key is in flight or has a delay of over a minute: a reconcile that finds nothing
-    /// ends the delay.
+    /// Adds the key of a deleted object, if the key is in flight or has a delay of more than a minute: the reconcile ends the delay.
     pub(super) fn add_gone(&mut self, key: K, now: Instant) -> usize {
-        let held = self.find(self.hasher.hash_one(&key), &key).and_then(|id| self.slot(id));
+        let held = self.slot_of(&key);
         let is_long = |due: Due| due.at.saturating_duration_since(now) > SHORT;
         let lasts = held.is_some_and(|slot| slot.taken_at.is_some() || slot.due.is_some_and(is_long));
         if lasts { self.add(key, || now) } else { 0 }
@@ -310,9 +309,7 @@ impl<K: Clone + Eq + Hash> State<K> {
     /// Counts a failure of the key, notes that it is given up, and adds it after `pause`.
     pub(super) fn give_up(&mut self, key: &K, pause: Duration, now: Instant) -> usize {
         let woken = self.add_failed(key.clone(), pause, now);
-        if let Some(id) = self.find(self.hasher.hash_one(key), key)
-            && let Some(slot) = self.slot_mut(id)
-        {
+        if let Some(slot) = self.slot_of_mut(key) {
             slot.given_up = true;
         }
         woken
@@ -320,21 +317,17 @@ impl<K: Clone + Eq + Hash> State<K> {
 
     /// Counts that a key in flight was refused.
     pub(super) fn count_refusal(&mut self, key: &K) {
-        if let Some(id) = self.find(self.hasher.hash_one(key), key)
-            && let Some(slot) = self.slot_mut(id)
-        {
+        if let Some(slot) = self.slot_of_mut(key) {
             slot.refusals = slot.refusals.saturating_add(1);
         }
     }
 
     pub(super) fn refusals(&self, key: &K) -> u32 {
-        let id = self.find(self.hasher.hash_one(key), key);
-        id.and_then(|id| self.slot(id)).map_or(0, |slot| slot.refusals)
+        self.slot_of(key).map_or(0, |slot| slot.refusals)
     }
 
     pub(super) fn is_given_up(&self, key: &K) -> bool {
-        let id = self.find(self.hasher.hash_one(key), key);
-        id.and_then(|id| self.slot(id)).is_some_and(|slot| slot.given_up)
+        self.slot_of(key).is_some_and(|slot| slot.given_up)
     }
 
     pub(super) fn forget(&mut self, key: &K) {
@@ -348,8 +341,8 @@ impl<K: Clone + Eq + Hash> State<K> {
         }
     }
 
-    /// Ends a delay of over a minute of a key in flight at which there is nothing, unless something has asked for the delay since the key
-    /// was taken. Otherwise the key of a deleted object stays for as long as the object wanted: a Job may ask for 68 years.
+    /// Ends the delay of a key in flight whose object does not exist, if the delay is longer than a minute and nothing has requested a delay
+    /// of the key since the key was taken. Otherwise the key of a deleted object would stay until its delay ends: up to 68 years for a Job.
     pub(super) fn drop_delay(&mut self, key: &K, now: Instant) {
         let Some(id) = self.find(self.hasher.hash_one(key), key) else { return };
         let Some(slot) = self.slot_mut(id).filter(|slot| slot.is_due_old) else { return };
@@ -364,8 +357,7 @@ impl<K: Clone + Eq + Hash> State<K> {
     /// long it has to wait.
     pub(super) fn hold_off(&mut self, key: &K, wanted: Duration) -> Duration {
         let config = self.config;
-        let id = self.find(self.hasher.hash_one(key), key);
-        let times = id.and_then(|id| self.slot_mut(id)).map_or(0, |slot| {
+        let times = self.slot_of_mut(key).map_or(0, |slot| {
             let times = slot.held_off;
             slot.held_off = times.saturating_add(1);
             times
@@ -375,16 +367,13 @@ impl<K: Clone + Eq + Hash> State<K> {
 
     /// Something came of the work on a key: the next hold-off is the shortest.
     pub(super) fn end_hold_off(&mut self, key: &K) {
-        if let Some(id) = self.find(self.hasher.hash_one(key), key)
-            && let Some(slot) = self.slot_mut(id)
-        {
+        if let Some(slot) = self.slot_of_mut(key) {
             slot.held_off = 0;
         }
     }
 
     pub(super) fn retries(&self, key: &K) -> u32 {
-        let id = self.find(self.hasher.hash_one(key), key);
-        id.and_then(|id| self.slot(id)).map_or(0, |slot| slot.failures)
+        self.slot_of(key).map_or(0, |slot| slot.failures)
     }
 
     /// Moves the keys whose delay is over to the end of the queue.
@@ -545,6 +534,15 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.slots.get_mut(id as usize)?.as_mut()
     }
 
+    fn slot_of(&self, key: &K) -> Option<&Slot<K>> {
+        self.slot(self.find(self.hasher.hash_one(key), key)?)
+    }
+
+    fn slot_of_mut(&mut self, key: &K) -> Option<&mut Slot<K>> {
+        let id = self.find(self.hasher.hash_one(key), key)?;
+        self.slot_mut(id)
+    }
+
     fn is_current(&self, due: &Due) -> bool {
         self.slot(due.slot).is_some_and(|slot| slot.due == Some(*due) || slot.cooldown == Some(*due))
     }
@@ -560,7 +558,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.sweep_stale();
     }
 
-    /// Removes the stale entries of the heap when there are too many.
+    /// Removes the stale entries of the heap when they outnumber the current ones.
     fn sweep_stale(&mut self) {
         if self.delayed.len() > 2 * (self.delayed_keys + self.cooling) + memory_size(KEEP_STALE) {
             let mut heap = std::mem::take(&mut self.delayed);

@@ -41,7 +41,7 @@ pub(super) struct Connection {
     pub(super) limits: Limits,
     pub(super) max_streams: u32,
     pub(super) seat: Seat,
-    /// Where the handshake is carried out; `None` for the thread of the port.
+    /// The runtime that carries out the handshake; `None` for the runtime of the port.
     pub(super) handshakes: Option<Handle>,
 }
 
@@ -96,7 +96,7 @@ async fn attend(connection: Connection, shutdown: CancellationToken) {
     }
 }
 
-/// Carries out a handshake elsewhere, if a place is given. Dropping the future aborts the handshake.
+/// Carries out a handshake on the runtime `place`, or on the current one if `place` is `None`. Dropping the future aborts the handshake.
 async fn carry_out<T: Send + 'static>(
     handshake: impl Future<Output = std::io::Result<T>> + Send + 'static,
     place: Option<Handle>,

@@ -100,8 +100,11 @@ impl Renewal {
     }
 }
 
-/// Reads the files, which must have a self-made certificate and the key that is served. An operator replaces the files one at a time, so a
-/// half-replaced pair must not be overwritten.
+/// Checks that the files hold a self-made certificate and the served key. An operator replaces the files one at a time, so renewal must not
+/// overwrite a half-replaced pair.
+///
+/// # Errors
+/// A file was not read, the files do not match each other, or they hold another pair.
 async fn check_own_pair(
     files: &CertFiles,
     served: &CertifiedKey,
@@ -112,7 +115,7 @@ async fn check_own_pair(
     if tls::is_self_made(&held.cert) && held.key.public_key() == served.key.public_key() {
         Ok(())
     } else {
-        Err(std::io::Error::other("the files have another certificate than the one that is served"))
+        Err(std::io::Error::other("the files hold another certificate than the served one"))
     }
 }
 
@@ -130,8 +133,8 @@ fn is_valid(leaf: &CertificateDer<'_>, now: Timestamp) -> bool {
     })
 }
 
-/// Whether 80 percent of a certificate's time are over. A certificate whose time has not begun is served as it is, as by
-/// kube-controller-manager: nobody can tell which clock was wrong.
+/// Whether 80 percent of a certificate's validity have passed. A certificate that is not valid yet is not due: like kube-controller-manager,
+/// Coxswain serves it, because either clock, the one at its creation or the current one, may have been wrong.
 fn is_due(leaf: &CertificateDer<'_>, now: Timestamp) -> bool {
     let Ok((_, leaf)) = X509Certificate::from_der(leaf) else { return false };
     let validity = leaf.validity();

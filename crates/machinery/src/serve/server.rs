@@ -36,7 +36,7 @@ use crate::latest;
 use crate::model::clock::SharedClock;
 
 const BACKLOG: u32 = 1024;
-/// The name of the thread for slow handshakes.
+/// The name of the thread that carries out slow handshakes.
 const HANDSHAKES: &str = "coxswain-tls";
 /// Streams on one HTTP/2 connection when no flag says how many.
 const HTTP2_STREAMS: u32 = 100;
@@ -209,15 +209,15 @@ async fn keep_reloading(reloader: &Reloader, tls: &Tls, options: &ServeOptions) 
     }
 }
 
-/// The thread of handshakes in which a key signs slowly. It starts with the first of them.
+/// The thread that carries out handshakes while the port has a key that signs slowly. The thread starts with the first such handshake.
 ///
-/// rustls signs within the call that reads the client's first message, so on the thread of the port such a handshake, which anybody can
-/// begin, would delay every request and every other handshake.
+/// rustls signs within the call that reads the client's first message. Any client can begin a handshake, and on the thread of the port a slow
+/// signature would delay every request and every other handshake.
 #[derive(Default)]
 struct Handshakes(OnceCell<Option<Aside>>);
 
 impl Handshakes {
-    /// Returns where to carry out a handshake; `None` for the thread of the port.
+    /// Returns the runtime that carries out a handshake; `None` for the runtime of the port.
     fn place(&self, certs: &CertStore) -> Option<Handle> {
         if !certs.signs_slowly() {
             return None;
@@ -225,7 +225,7 @@ impl Handshakes {
         let aside = self.0.get_or_init(|| match Threads::Own.one(HANDSHAKES) {
             Ok(aside) => Some(aside),
             Err(error) => {
-                tracing::warn!(%error, "Cannot start a thread for handshakes; the thread of the port signs them");
+                tracing::warn!(%error, "Failed to start a thread for handshakes; the thread of the port carries them out");
                 None
             }
         });

@@ -20,9 +20,9 @@ type Labels = Box<[String]>;
 
 /// The series of a metric.
 struct Recency {
-    /// In the order of their use, with the sum of each that was collected last.
+    /// In the order of their use, each with its sum at the last scrape.
     series: LruCache<Labels, u64, HashSeed>,
-    /// Series that were collected last time and have been removed since, so at most as many as there may be series.
+    /// The series that were scraped last time and have been removed since: at most the maximum number of series.
     removed: HashSet<Labels>,
 }
 
@@ -48,7 +48,7 @@ impl Sum for IntCounter {
     }
 }
 
-/// The library cannot add buckets.
+/// A histogram takes over nothing: the library cannot add to buckets.
 impl Sum for Histogram {
     fn sum(&self) -> Option<u64> {
         None
@@ -60,9 +60,10 @@ impl Sum for Histogram {
 /// A metric with labels that hold names that users choose (namespaces, zones, drivers). It keeps the [`MOST_SERIES`] series that were used
 /// last, so that names that come and go cannot grow it. A series that was removed begins again at zero, which Prometheus treats as a restart.
 ///
-/// A counter that is removed between two scrapes would hide what it has counted since the first one. So that part goes to the series with
-/// `other` in place of users' names. The rest does not: it was scraped already, and `sum(rate(…))` would contain it twice. Until the next
-/// scrape a name whose series was scraped and removed counts there as well: a new series could hide the restart by a higher sum.
+/// A counter that is removed between two scrapes would lose its counts since the first one. Those counts are added to the series with `other`
+/// in place of users' names. Earlier counts are not added: they were scraped already, and `sum(rate(…))` would contain them twice. Until the
+/// next scrape, counts for a name whose series was scraped and removed are added to `other` as well, because a new series with a higher sum
+/// would hide the restart.
 /// Cheap to clone.
 #[derive(Clone)]
 pub struct BoundedSeries<V> {
@@ -73,7 +74,7 @@ pub struct BoundedSeries<V> {
 }
 
 impl<V: Collector> BoundedSeries<V> {
-    /// Returns the series of this vector, which has none yet. `named` are the labels with users' names.
+    /// Creates the series of a vector, which has none yet. `named` are the labels with users' names.
     ///
     /// # Errors
     /// `named` is empty, or one of its names is not a label of the vector.
@@ -153,7 +154,7 @@ where
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        // No series is removed meanwhile. What is counted meanwhile may be collected and still go to `other`, but is never lost.
+        // The lock keeps series from being removed. A count during the scrape may be scraped and added to `other` later, but it is not lost.
         let mut used = self.used.lock();
         used.removed.clear();
         for (labels, collected) in &mut used.series {
@@ -186,7 +187,7 @@ mod tests {
         BoundedSeries::new(vector, &["namespace"]).unwrap()
     }
 
-    /// Scrapes the counters: the value of each series by its namespace and reason.
+    /// Scrapes the counters, and returns the value of each series by its namespace and reason.
     fn scrape(series: &BoundedSeries<IntCounterVec>) -> BTreeMap<[String; 2], u64> {
         let families = series.collect();
         let metrics = families.iter().flat_map(MetricFamily::get_metric);
@@ -203,13 +204,13 @@ mod tests {
         for number in 0..3 * MOST_SERIES {
             series.with_label_values(&["used", "any"]).inc();
             series.clone().with_label_values(&[&number.to_string(), "any"]).inc();
-            // Each series is scraped before it is removed, so there is none for sums.
+            // Each series is scraped before it is removed, so the series for sums is not created.
             if number.is_multiple_of(50) {
                 assert_eq!(scrape(&series).len(), (number + 2).min(MOST_SERIES));
             }
         }
         assert_eq!(series.with_label_values(&["used", "any"]).get(), 3 * MOST_SERIES as u64);
-        assert_eq!(series.with_label_values(&["0", "any"]).get(), 0, "removed, and begun again");
+        assert_eq!(series.with_label_values(&["0", "any"]).get(), 0, "removed and started again at zero");
     }
 
     /// The increases between scrapes, as Prometheus sums them up, are what was counted.

@@ -86,8 +86,8 @@ macro_rules! ecdsa {
     };
 }
 
-/// Whether Go verifies signatures by an RSA key, a `RSAPublicKey` in DER. ring rounds the size of a key up to bytes and allows longer
-/// exponents. ring's upper bound of the size counts.
+/// Returns whether Go verifies signatures by an RSA key, an `RSAPublicKey` in DER. ring rounds the size of a key up to bytes and allows
+/// longer exponents, so this function checks both. It leaves the upper bound of the size to ring.
 pub fn is_rsa_key_of_go(public_key: &[u8]) -> bool {
     RsaPublicKeyRef::from_der(public_key).is_ok_and(|key| {
         bit_length(key.modulus.as_bytes()) >= MIN_RSA_BITS
@@ -100,11 +100,13 @@ pub(super) fn bit_length(number: &[u8]) -> usize {
     number.first().map_or(0, |first| 8 * number.len() - first.leading_zeros() as usize)
 }
 
-/// RSA with padding of PKCS #1 1.5 and parameters that are absent, for keys that Go allows.
+/// Verifies with an algorithm for RSA, by the keys that Go allows.
 #[derive(Debug)]
-struct WithoutParameters(Algorithm);
+struct RsaOfGo {
+    algorithm: Algorithm,
+}
 
-impl SignatureVerificationAlgorithm for WithoutParameters {
+impl SignatureVerificationAlgorithm for RsaOfGo {
     fn verify_signature(
         &self,
         public_key: &[u8],
@@ -114,19 +116,19 @@ impl SignatureVerificationAlgorithm for WithoutParameters {
         if !is_rsa_key_of_go(public_key) {
             return Err(InvalidSignature);
         }
-        self.0.verify_signature(public_key, message, signature)
+        self.algorithm.verify_signature(public_key, message, signature)
     }
 
     fn public_key_alg_id(&self) -> AlgorithmIdentifier {
-        self.0.public_key_alg_id()
+        self.algorithm.public_key_alg_id()
     }
 
     fn signature_alg_id(&self) -> AlgorithmIdentifier {
-        self.0.signature_alg_id()
+        self.algorithm.signature_alg_id()
     }
 }
 
-/// RSA by keys from 1024 bits, the shortest that Go allows. rustls has 2048 and more.
+/// RSA by keys of 1024 bits and more. rustls requires 2048.
 #[derive(Debug)]
 struct Rsa {
     by_ring: &'static RsaParameters,
@@ -142,9 +144,6 @@ impl SignatureVerificationAlgorithm for Rsa {
         message: &[u8],
         signature: &[u8],
     ) -> Result<(), InvalidSignature> {
-        if !is_rsa_key_of_go(public_key) {
-            return Err(InvalidSignature);
-        }
         if UnparsedPublicKey::new(self.by_ring, public_key).verify(message, signature).is_ok() {
             return Ok(());
         }
@@ -175,35 +174,47 @@ static ECDSA_P384_SHA512: Algorithm = ecdsa!(p384, alg_id::ECDSA_P384, SHA512, E
 static ECDSA_P521_SHA256: Algorithm = ecdsa!(p521, alg_id::ECDSA_P521, SHA256, ECDSA_SHA256);
 static ECDSA_P521_SHA384: Algorithm = ecdsa!(p521, alg_id::ECDSA_P521, SHA384, ECDSA_SHA384);
 static ECDSA_P521_SHA512: Algorithm = ecdsa!(p521, alg_id::ECDSA_P521, SHA512, ECDSA_SHA512);
-static RSA_PKCS1_SHA256: Algorithm = &Rsa {
-    by_ring: &RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY,
-    by_short_key: rsa::PublicKey::pkcs1v15_verify::<Sha256>,
-    signature: alg_id::RSA_PKCS1_SHA256,
+static RSA_PKCS1_SHA256: Algorithm = &RsaOfGo {
+    algorithm: &Rsa {
+        by_ring: &RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY,
+        by_short_key: rsa::PublicKey::pkcs1v15_verify::<Sha256>,
+        signature: alg_id::RSA_PKCS1_SHA256,
+    },
 };
-static RSA_PKCS1_SHA384: Algorithm = &Rsa {
-    by_ring: &RSA_PKCS1_2048_8192_SHA384,
-    by_short_key: rsa::PublicKey::pkcs1v15_verify::<Sha384>,
-    signature: alg_id::RSA_PKCS1_SHA384,
+static RSA_PKCS1_SHA384: Algorithm = &RsaOfGo {
+    algorithm: &Rsa {
+        by_ring: &RSA_PKCS1_2048_8192_SHA384,
+        by_short_key: rsa::PublicKey::pkcs1v15_verify::<Sha384>,
+        signature: alg_id::RSA_PKCS1_SHA384,
+    },
 };
-static RSA_PKCS1_SHA512: Algorithm = &Rsa {
-    by_ring: &RSA_PKCS1_1024_8192_SHA512_FOR_LEGACY_USE_ONLY,
-    by_short_key: rsa::PublicKey::pkcs1v15_verify::<Sha512>,
-    signature: alg_id::RSA_PKCS1_SHA512,
+static RSA_PKCS1_SHA512: Algorithm = &RsaOfGo {
+    algorithm: &Rsa {
+        by_ring: &RSA_PKCS1_1024_8192_SHA512_FOR_LEGACY_USE_ONLY,
+        by_short_key: rsa::PublicKey::pkcs1v15_verify::<Sha512>,
+        signature: alg_id::RSA_PKCS1_SHA512,
+    },
 };
-static RSA_PSS_SHA256: Algorithm = &Rsa {
-    by_ring: &RSA_PSS_2048_8192_SHA256,
-    by_short_key: rsa::PublicKey::pss_verify::<Sha256>,
-    signature: alg_id::RSA_PSS_SHA256,
+static RSA_PSS_SHA256: Algorithm = &RsaOfGo {
+    algorithm: &Rsa {
+        by_ring: &RSA_PSS_2048_8192_SHA256,
+        by_short_key: rsa::PublicKey::pss_verify::<Sha256>,
+        signature: alg_id::RSA_PSS_SHA256,
+    },
 };
-static RSA_PSS_SHA384: Algorithm = &Rsa {
-    by_ring: &RSA_PSS_2048_8192_SHA384,
-    by_short_key: rsa::PublicKey::pss_verify::<Sha384>,
-    signature: alg_id::RSA_PSS_SHA384,
+static RSA_PSS_SHA384: Algorithm = &RsaOfGo {
+    algorithm: &Rsa {
+        by_ring: &RSA_PSS_2048_8192_SHA384,
+        by_short_key: rsa::PublicKey::pss_verify::<Sha384>,
+        signature: alg_id::RSA_PSS_SHA384,
+    },
 };
-static RSA_PSS_SHA512: Algorithm = &Rsa {
-    by_ring: &RSA_PSS_2048_8192_SHA512,
-    by_short_key: rsa::PublicKey::pss_verify::<Sha512>,
-    signature: alg_id::RSA_PSS_SHA512,
+static RSA_PSS_SHA512: Algorithm = &RsaOfGo {
+    algorithm: &Rsa {
+        by_ring: &RSA_PSS_2048_8192_SHA512,
+        by_short_key: rsa::PublicKey::pss_verify::<Sha512>,
+        signature: alg_id::RSA_PSS_SHA512,
+    },
 };
 
 /// The algorithms of certificates, and those of handshakes in the order of preference.
@@ -228,9 +239,9 @@ pub(super) static SUPPORTED: WebPkiSupportedAlgorithms = WebPkiSupportedAlgorith
         RSA_PKCS1_SHA256,
         RSA_PKCS1_SHA384,
         RSA_PKCS1_SHA512,
-        &WithoutParameters(RSA_PKCS1_2048_8192_SHA256_ABSENT_PARAMS),
-        &WithoutParameters(RSA_PKCS1_2048_8192_SHA384_ABSENT_PARAMS),
-        &WithoutParameters(RSA_PKCS1_2048_8192_SHA512_ABSENT_PARAMS),
+        &RsaOfGo { algorithm: RSA_PKCS1_2048_8192_SHA256_ABSENT_PARAMS },
+        &RsaOfGo { algorithm: RSA_PKCS1_2048_8192_SHA384_ABSENT_PARAMS },
+        &RsaOfGo { algorithm: RSA_PKCS1_2048_8192_SHA512_ABSENT_PARAMS },
     ],
     mapping: &[
         // TLS 1.3 uses the first curve of each, TLS 1.2 any.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use p521::ecdsa::signature::hazmat::PrehashSigner as _;
 use p521::pkcs8::DecodePrivateKey as _;
 use ring::digest;
-use rsa::pkcs1::{DecodeRsaPrivateKey as _, EncodeRsaPublicKey as _, RsaPrivateKeyRef};
+use rsa::pkcs1::{DecodeRsaPrivateKey as _, EncodeRsaPublicKey as _, RsaPrivateKeyRef, RsaPublicKeyRef};
 use rsa::pkcs8::PrivateKeyInfoRef;
 use rsa::pkcs8::der::Decode as _;
 use rsa::sha2::{Sha256, Sha384, Sha512};
@@ -31,9 +31,8 @@ const MIN_RSA_BITS: usize = 1024;
 /// The largest RSA key, in bits. Go verifies no handshake that is signed by a larger one.
 const MAX_RSA_BITS: usize = 8192;
 
-/// The largest RSA key, in bits, that signs on the thread of its connection. One signature, in a build for release on a busy core: 1.1 ms with
-/// 2048 bits, 2.6 ms with 3072 and 5.4 ms with 4096 (ring), 15 ms with 4104 and 136 ms with 8192 (`rsa`). With 16384 bits it would be about a
-/// second (OpenSSL takes 189 ms with 15360, five times as long as with 7680).
+/// The largest RSA key, in bits, that signs on the thread of its connection. One signature, in a release build on a busy core, takes 1.1 ms
+/// with 2048 bits, 2.6 ms with 3072 and 5.4 ms with 4096 (ring), 15 ms with 4104 and 136 ms with 8192 (`rsa`).
 const FAST_RSA_BITS: usize = 2048;
 
 /// Reads private keys.
@@ -264,23 +263,17 @@ pub fn signing_key(
 /// Returns whether signing blocks a shared thread too long: with RSA keys above 2048 bits.
 pub fn signs_slowly(key: &dyn SigningKey) -> bool {
     let Some(key) = key.public_key() else { return false };
-    public_rsa_bits(key.as_ref()).is_ok_and(|bits| bits > FAST_RSA_BITS)
+    public_rsa_bits(key.as_ref()).is_some_and(|bits| bits > FAST_RSA_BITS)
 }
 
-/// Returns the size of the RSA key in a `SubjectPublicKeyInfo` in bits.
-///
-/// # Errors
-/// It is malformed, or another kind of key.
-fn public_rsa_bits(key: &[u8]) -> Result<usize, Malformed> {
+/// Returns the size of the RSA key in a `SubjectPublicKeyInfo` in bits; `None` for other keys.
+fn public_rsa_bits(key: &[u8]) -> Option<usize> {
     const PART: &str = "public key";
-    let mut outer = Elements::new(key, PART)?;
-    let mut parts = Elements::new(outer.content(Tag::Sequence)?, PART)?;
-    parts.element(Tag::Sequence)?;
-    let mut key = Elements::new(parts.bytes_of_bits()?, PART)?;
-    let mut numbers = Elements::new(key.content(Tag::Sequence)?, PART)?;
-    // A leading zero byte keeps the number positive.
-    let modulus = numbers.content(Tag::Integer)?;
-    Ok(bit_length(modulus.strip_prefix(&[0]).unwrap_or(modulus)))
+    let mut outer = Elements::new(key, PART).ok()?;
+    let mut parts = Elements::new(outer.content(Tag::Sequence).ok()?, PART).ok()?;
+    parts.element(Tag::Sequence).ok()?;
+    let key = RsaPublicKeyRef::from_der(parts.bytes_of_bits().ok()?).ok()?;
+    Some(bit_length(key.modulus.as_bytes()))
 }
 
 /// Returns a chain with the key of its first certificate, which may be of X.509 version 1.

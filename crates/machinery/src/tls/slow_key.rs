@@ -1,4 +1,4 @@
-//! A key for tests that counts as slow and notes the threads on which it signs.
+//! A key for tests that counts as slow and records the threads on which it signs.
 
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
@@ -24,7 +24,7 @@ pub struct SlowKey {
 }
 
 impl SlowKey {
-    /// Makes a fast key slow.
+    /// Returns a key that signs with `key` and counts as slow.
     ///
     /// # Panics
     /// The certificate with the RSA key is malformed.
@@ -39,7 +39,7 @@ impl SlowKey {
 impl SigningKey for SlowKey {
     fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
         let signer = self.key.choose_scheme(offered)?;
-        Some(Box::new(Noting { signer, threads: Arc::clone(&self.threads) }))
+        Some(Box::new(Recorder { signer, threads: Arc::clone(&self.threads) }))
     }
 
     fn public_key(&self) -> Option<SubjectPublicKeyInfoDer<'_>> {
@@ -52,12 +52,12 @@ impl SigningKey for SlowKey {
 }
 
 #[derive(Debug)]
-struct Noting {
+struct Recorder {
     signer: Box<dyn Signer>,
     threads: SigningThreads,
 }
 
-impl Signer for Noting {
+impl Signer for Recorder {
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, rustls::Error> {
         let thread = thread::current();
         self.threads.lock().push((thread.id(), thread.name().map(str::to_owned)));

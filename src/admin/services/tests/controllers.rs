@@ -550,7 +550,7 @@ async fn a_watch_sends_counts_if_asked() {
 
 #[tokio::test(start_paused = true)]
 async fn stream_with_counts_every_second_receives_counts_every_second() {
-    // Ticks lie between the milliseconds at which timers fire.
+    // Timers fire at whole milliseconds, and the ticks are between two of them.
     tokio::time::advance(Duration::from_micros(400)).await;
     let bench = Bench::new().await;
     tokio::time::advance(Duration::from_micros(400)).await;

@@ -50,7 +50,7 @@ pub(super) static ROWS: &[Row] = &[
         seeder.make("resourceclaims", json!({ "metadata": metadata, "spec": wanted() }));
     }),
     Row {
-        // The answer means that another Pod has the name. That one is not to be evicted.
+        // The answer means that another Pod has the name, which must not be evicted.
         without: &[Fault::Conflict],
         ..row(TAINTS, "delete pods", tainted)
     },

@@ -41,7 +41,7 @@ pub(crate) struct Row {
     pub(super) starts_after: Duration,
     /// How often one pass may send the write for one set of objects.
     pub(super) writes_per_pass: u64,
-    /// A write that the API server does not support (405), whatever it is for.
+    /// A write that the API server answers with 405 for every object.
     pub(super) unsupported: Option<&'static str>,
     /// Reads of one set of objects that one try may take.
     pub(super) reads_per_try: u64,
@@ -65,16 +65,16 @@ impl Row {
     }
 }
 
-/// Answers with a setting of their own, and the reason.
+/// Answers for which a row makes an exception, and the reason.
 pub(super) struct Wait {
     pub(super) answers: &'static [Fault],
     pub(super) reason: &'static str,
 }
 
 impl Wait {
-    /// Whether one of these is for an answer.
-    pub(super) fn is_for(waits: &[Self], fault: Fault) -> bool {
-        waits.iter().any(|wait| wait.answers.contains(&fault))
+    /// Returns the exception for an answer.
+    pub(super) fn of(waits: &'static [Self], fault: Fault) -> Option<&'static Self> {
+        waits.iter().find(|wait| wait.answers.contains(&fault))
     }
 }
 

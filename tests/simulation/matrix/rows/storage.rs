@@ -40,7 +40,7 @@ pub(super) static ROWS: &[Row] = &[
         seeder.make_with_status("volumeattachments", attachment, json!({ "attached": true }));
     }),
     Row {
-        // A try sends the link twice at most.
+        // One try sends the update that links the volume to its claim twice at most.
         writes_per_pass: 2,
         ..binds(row(BINDER, "update persistentvolumes", unbound))
     },
@@ -51,12 +51,12 @@ pub(super) static ROWS: &[Row] = &[
         recreates: &[Wait {
             answers: &[Fault::TimeoutAfter],
             // See the behavior page `volume-plugins.md`, "Recycle".
-            reason: "a Pod of that name that is not known is deleted before another one is created",
+            reason: "a Pod of that name that the controller did not see is deleted before another one is created",
         }],
         ..binds(row(BINDER, "create pods", |seeder| _ = recycled(seeder)))
     },
     Row {
-        // The answer means that another Pod has the name. That one is not the controller's to delete.
+        // The answer means that another Pod has the name, which the controller must not delete.
         without: &[Fault::Conflict],
         ..binds(row(BINDER, "delete pods", |seeder| _ = recycled(seeder)))
     },

@@ -101,7 +101,7 @@ pub(super) static ROWS: &[Row] = &[
     row(STATEFUL_SET, "create pods", |seeder| _ = stateful_set(seeder, 1)),
     row(STATEFUL_SET, "update statefulsets.apps/status", |seeder| _ = stateful_set(seeder, 1)),
     Row {
-        // A name that is taken is followed by the next one, for five names in a try.
+        // If a name is taken, the next one is tried, up to five names in one try.
         writes_per_pass: 5,
         ..row(STATEFUL_SET, "create controllerrevisions.apps", |seeder| _ = stateful_set(seeder, 1))
     },
@@ -174,7 +174,7 @@ pub(super) static ROWS: &[Row] = &[
         })
     },
     Row {
-        // A refused status is written once more, closed. One worker takes all.
+        // A refused status is written once more, with no disruptions allowed. One worker takes all budgets.
         writes_per_pass: 2,
         timeouts: 2,
         ..row(DISRUPTION, "update poddisruptionbudgets.policy/status", |seeder| {

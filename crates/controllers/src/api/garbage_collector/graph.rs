@@ -26,9 +26,9 @@ pub use unseen::Blocker;
 use self::absence::Absence;
 use self::hidden::Unseen;
 use self::node::{Dependent, Edge, Node, NodeId, Nodes};
-use super::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Uid};
+use super::Uid;
 use coxswain_machinery::api::Kind;
-use coxswain_machinery::api::meta::{ObjectMeta, OwnerReference};
+use coxswain_machinery::api::meta::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER, ObjectMeta, OwnerReference};
 use coxswain_machinery::random::HashSet;
 use coxswain_machinery::wire::Str;
 

@@ -70,11 +70,6 @@ pub use coxswain_machinery::wire::Uid;
 use graph::{AffectedObjects, Blocker, Graph, Place};
 use view::{Attempt, Kinds, Subject, View};
 
-/// Keeps an object until its blocking dependents are gone.
-pub const FOREGROUND_FINALIZER: &str = "foregroundDeletion";
-/// Keeps an object until its dependents have been cut loose.
-pub const ORPHAN_FINALIZER: &str = "orphan";
-
 /// The garbage collector's row of the registry.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "garbage-collector-controller",

@@ -16,8 +16,7 @@ use serde_json::{Value, json};
 
 use super::graph::{Blocker, HeldDependent, ObjectFacts, ObjectIdentity};
 use super::view::{Owner, Subject, View, describe};
-use super::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
-use coxswain_machinery::api::meta::{ObjectMeta, OwnerReference};
+use coxswain_machinery::api::meta::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER, ObjectMeta, OwnerReference};
 use coxswain_machinery::model::Plan;
 use coxswain_machinery::model::plan::{
     EventSpec, Patch, Propagation, Regarding, Step, Tolerate, Verb, Write,

@@ -9,12 +9,12 @@
 
 use std::sync::Arc;
 
+use super::Uid;
 use super::graph::{
     Blocker, Coordinates, Graph, HeldDependent, NodeFacts, ObjectFacts, ObjectIdentity, Place, State,
 };
-use super::{ORPHAN_FINALIZER, Uid};
 use crate::live_reads::{COLLECTOR_OBJECT, COLLECTOR_UNSEEN};
-use coxswain_machinery::api::meta::OwnerReference;
+use coxswain_machinery::api::meta::{ORPHAN_FINALIZER, OwnerReference};
 use coxswain_machinery::api::{AnyObject, Kind};
 use coxswain_machinery::framework::{DeclaredRead, Observation, ObserveError, Read, Reads};
 use coxswain_machinery::model::Key;

@@ -17,7 +17,7 @@ use crate::live_reads::NAMESPACE_STILL_THERE;
 use coxswain_machinery::api::AnyObject;
 use coxswain_machinery::api::core::EndingNamespace;
 use coxswain_machinery::api::kinds::{ENDING_NAMESPACES, NAMESPACES, PODS};
-use coxswain_machinery::api::meta::ObjectMeta;
+use coxswain_machinery::api::meta::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER, ObjectMeta};
 use coxswain_machinery::model::plan::{Expect, Propagation, Tolerate, Verb, Verify};
 use coxswain_machinery::model::{Key, Plan, Step, Write};
 use coxswain_machinery::wire::splice::{Edit, edit, get, retain_items};
@@ -25,7 +25,7 @@ use coxswain_machinery::wire::{Time, Value, WireError, field, path};
 
 /// Finalizers by which the garbage collector holds what others wait for. In a namespace that goes nobody does: deleting
 /// once more takes them off.
-const OF_WAITING: [&str; 2] = ["foregroundDeletion", "orphan"];
+const OF_WAITING: [&str; 2] = [FOREGROUND_FINALIZER, ORPHAN_FINALIZER];
 
 /// How long finalizers of others are given, in seconds, as in the original.
 const FOR_FINALIZERS: i64 = 15;

@@ -112,8 +112,8 @@ impl Library {
         Ok(known.map_or_else(unread, |(_, schemas)| Document::Known(schemas.clone())))
     }
 
-    /// Returns the group versions of kept documents that the index no longer lists. An index without paths is malformed and lists
-    /// nothing; the documents stay.
+    /// Returns the group versions of kept documents that the index no longer lists. Returns none for a malformed index, which has no
+    /// paths.
     pub(super) fn unlisted(&self, index: &Value) -> Vec<String> {
         let Some(paths) = index.get("paths").and_then(Value::as_object) else { return Vec::new() };
         self.documents.lock().keys().filter(|version| !paths.contains_key(*version)).cloned().collect()

@@ -246,7 +246,7 @@ fn signatures_by_other_keys_are_noticed() {
     }
 }
 
-/// The oracle in `tests/oracle` says that Go does not verify it.
+/// Go does not verify the request, as `tests/oracle` shows.
 #[test]
 fn request_by_an_rsa_key_of_1023_bits_is_not_verified() {
     let small = include_str!("../../../../../tests/data/requests/rsa1023.csr");

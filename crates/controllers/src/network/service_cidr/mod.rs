@@ -156,7 +156,8 @@ fn keys_of_addresses(cidrs: Lister<ServiceCidr>) -> KeyMap {
     })
 }
 
-/// Its ranges. One that the API server would refuse has no addresses: kube-controller-manager reads none with zeros in front either.
+/// Returns the ranges of a ServiceCIDR. As in kube-controller-manager, ranges that the API server would refuse are skipped, such as those with
+/// leading zeros.
 fn ranges(cidr: &ServiceCidr) -> Vec<IpNet> {
     cidr.spec.cidrs.iter().filter_map(|range| parse_strict_range(range)).collect()
 }

@@ -255,7 +255,7 @@ fn its_addresses_may_be_left_to_one_that_lasts() {
         (cidr("b", &["10.0.0.0/29"], |_| {}), false),
         (cidr("b", &["fd00::/64"], |_| {}), false),
         (cidr("b", &["nonsense"], |_| {}), false),
-        // The API server refuses zeros in front, and kube-controller-manager reads no such range.
+        // The API server refuses leading zeros, and kube-controller-manager skips such a range.
         (cidr("b", &["010.0.0.0/16"], |_| {}), false),
         (cidr("b", &["10.0.0.0/016"], |_| {}), false),
         (cidr("b", &["10.0.0.0/16"], deleted(1)), false),

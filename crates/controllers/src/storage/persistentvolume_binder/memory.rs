@@ -44,7 +44,7 @@ struct Held {
     takers: HashMap<Key, Str>,
     /// Recyclings that have begun, by the volumes' keys. Each of them holds for one release of one volume.
     recyclers: HashMap<Key, Recycler>,
-    /// Measures how long recyclings last. The clock of the machine may be set meanwhile.
+    /// Measures the age of recyclings. The clock of the machine may be set meanwhile.
     clock: SteadyClock,
     failures: KeyBackoffs<(Key, Uid)>,
     /// Objects whose backoff is over and that are being tried again.
@@ -173,7 +173,7 @@ impl Ledger {
         });
     }
 
-    /// Returns how long a recycling has lasted.
+    /// Returns the time since a recycling began.
     pub(super) fn age(&self, recycler: &Recycler) -> Duration {
         self.held.lock().clock.now().since(recycler.begun())
     }

@@ -123,7 +123,7 @@ impl Recycler {
 #[derive(Debug)]
 pub(super) struct Begun {
     pub(super) recycler: Recycler,
-    /// How long it has lasted.
+    /// Time since this process created the Pod.
     pub(super) age: Duration,
     /// The Pod of that name, as the cache has it. The framework reconciles no volume before the cache shows what was written about it.
     pub(super) cached: Option<Arc<Pod>>,
@@ -147,7 +147,7 @@ pub(super) enum Leftover {
 const LATE: SignedDuration = SignedDuration::from_secs(30);
 
 impl Begun {
-    /// Returns how long its Pod is still waited for. `deadline` is that of a Pod that has started, in seconds.
+    /// Returns the time that its Pod has left. `deadline` is the `activeDeadlineSeconds` of a Pod that has started.
     pub(super) fn time_left(&self, deadline: Option<i64>) -> Duration {
         let deadline = deadline.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(0);
         PATIENCE.saturating_add(Duration::from_secs(deadline)).saturating_sub(self.age)
@@ -205,9 +205,9 @@ pub(super) fn pod_key(recipe: &Recipe, volume: &str) -> Key {
     Key::new(namespace, format!("{PREFIX}{volume}"))
 }
 
-/// How long a Pod may take to start, and one that has started to end after its deadline. `activeDeadlineSeconds` counts from the start, and
-/// a kubelet applies it: it ends neither a Pod that no node takes nor one whose node is dead. kube-controller-manager gives up when the API
-/// server ends its watches, after 30 to 60 minutes.
+/// Longest time from the creation of a Pod to its end. A Pod that has started has the time of its deadline in addition.
+/// `activeDeadlineSeconds` counts from the start, and the kubelet applies it, so it ends neither an unscheduled Pod nor a Pod on a dead node.
+/// kube-controller-manager gives up when the API server ends its watches, after 30 to 60 minutes.
 const PATIENCE: Duration = Duration::from_hours(1);
 
 /// The volume that a Pod of this name empties.

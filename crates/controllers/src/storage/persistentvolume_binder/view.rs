@@ -357,8 +357,8 @@ impl Binder {
         (users, self.ledger.claim(&claim).is_some())
     }
 
-    /// The Pod that empties a volume, with what its status says where it failed. It is read live if the cache was found to show another Pod,
-    /// and before the volume is freed because the cache shows no Pod: another one may have the name by now.
+    /// Returns the Pod that empties a volume, with the message of its status if the Pod has failed. The Pod is read live if a delete found
+    /// another Pod of its name. It is also read live before a volume is freed because the cache shows no Pod: another Pod may have the name.
     fn recycler(
         &self,
         volume: &PersistentVolume,
@@ -394,7 +394,7 @@ impl Binder {
     }
 }
 
-/// Whether a Pod was not deleted because another one has its name.
+/// Whether the delete of a Pod was refused because another Pod has its name.
 pub(super) fn is_replaced(failure: &Failure) -> bool {
     failure.kind == &PODS && failure.verb == "delete" && failure.reason == "Conflict"
 }

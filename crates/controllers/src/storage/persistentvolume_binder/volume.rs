@@ -26,7 +26,7 @@ const BINDING_TAKES: Duration = Duration::from_millis(100);
 /// When a volume is looked at again whose recycler Pod was deleted a moment ago, should nothing tell that the Pod is gone.
 const LEAVES_WITHIN: Duration = Duration::from_mins(1);
 
-/// The reason of a volume whose recycler Pod cannot be created or deleted, because another one has its name.
+/// The message about a volume whose recycler Pod cannot be created or deleted because another Pod has its name.
 const OLD_POD: &str = "Recycle failed: old recycler pod found, will retry later";
 
 /// What is done about a volume.
@@ -290,9 +290,7 @@ fn recycle(held: &Held, sort: Recyclable, note: &mut Note) -> Result<Plan, WireE
             return Ok(steps(vec![event]));
         }
         if let Some(old) = &held.recycler {
-            let mut all = vec![without_pod(at, old.pod.metadata.uid.clone())];
-            all.extend(fail(held, FAILED_RECYCLE, OLD_POD)?.steps);
-            return Ok(steps(all));
+            return fail_without_pod(held, at, old.pod.metadata.uid.clone(), OLD_POD);
         }
         return match recycler::pod(recipe, &held.volume) {
             Err(why) => fail(held, FAILED_RECYCLE, &format!("Recycle failed: {why}")),
@@ -315,8 +313,8 @@ fn recycle(held: &Held, sort: Recyclable, note: &mut Note) -> Result<Plan, WireE
         if held.begun.as_ref().is_some_and(|begun| begun.recycler.has_succeeded()) {
             // An earlier delete of the Pod took effect although it failed.
             return match &held.recycler {
-                Some(other) => after(held, at, &other.pod.metadata),
-                None => emptied(held, None, note),
+                Some(other) => delete_other_pod(held, at, &other.pod.metadata),
+                None => free_emptied(held, None, note),
             };
         }
         ended(note);
@@ -325,18 +323,16 @@ fn recycle(held: &Held, sort: Recyclable, note: &mut Note) -> Result<Plan, WireE
     };
     match own.pod.status.phase.as_str() {
         "Succeeded" => {
-            // What frees the volume rests on the end of the Pod, so no other Pod may have its name.
+            // The volume is freed only when no Pod has this name, so a delete that finds another Pod must fail.
             let tolerate = Tolerate { gone: true, ..Tolerate::default() };
             let delete = Write { tolerate, ..Write::new(&PODS, at, Verb::delete(expected.clone())) };
-            emptied(held, Some(Step::Write(delete)), note)
+            free_emptied(held, Some(Step::Write(delete)), note)
         }
         "Failed" => {
             ended(note);
             let silent = own.message.is_empty();
             let why = if silent { "pod failed, pod.Status.Message unknown" } else { own.message.as_str() };
-            let mut all = vec![without_pod(at, expected.clone())];
-            all.extend(fail(held, FAILED_RECYCLE, &failed(why))?.steps);
-            Ok(steps(all))
+            fail_without_pod(held, at, expected.clone(), &failed(why))
         }
         _ => {
             let started = own.pod.status.start_time.is_some();
@@ -348,15 +344,13 @@ fn recycle(held: &Held, sort: Recyclable, note: &mut Note) -> Result<Plan, WireE
             }
             ended(note);
             let why = format!("recycler pod {:?} watch channel had been closed", own.pod.metadata.name);
-            let mut all = vec![without_pod(at, expected.clone())];
-            all.extend(fail(held, FAILED_RECYCLE, &failed(&why))?.steps);
-            Ok(steps(all))
+            fail_without_pod(held, at, expected.clone(), &failed(&why))
         }
     }
 }
 
 /// Frees an emptied volume. Deletes the recycler Pod first if it still exists.
-fn emptied(held: &Held, gone: Option<Step>, note: &mut Note) -> Result<Plan, WireError> {
+fn free_emptied(held: &Held, gone: Option<Step>, note: &mut Note) -> Result<Plan, WireError> {
     note.recycling = Some(Recycling::Succeeded);
     let event = told(held, false, "VolumeRecycled", "Volume recycled".to_owned());
     let freed = unbind(held)?;
@@ -367,28 +361,36 @@ fn emptied(held: &Held, gone: Option<Step>, note: &mut Note) -> Result<Plan, Wir
     }))
 }
 
-/// Deletes another Pod of the recycler's name, which may still empty the volume. The volume is freed when that Pod is gone. An event and the
-/// volume's status say so once.
-fn after(held: &Held, at: Key, other: &ObjectMeta) -> Result<Plan, WireError> {
+/// Deletes another Pod of the recycler's name, which may still empty the volume. The volume is freed when that Pod is gone. The event is
+/// emitted once, with the update of the volume's status.
+fn delete_other_pod(held: &Held, at: Key, other: &ObjectMeta) -> Result<Plan, WireError> {
     let mut all = if other.is_deleting() { Vec::new() } else { vec![without_pod(at, other.uid.clone())] };
     all.extend(fail(held, FAILED_RECYCLE, OLD_POD)?.steps);
     Ok(Plan { requeue_after: Some(LEAVES_WITHIN), ..steps(all) })
 }
 
-/// What is done when the Pod that has emptied a volume was not deleted, because another one has its name: the cache is late.
-fn replaced(held: &Held, at: &Key, note: &mut Note) -> Result<Plan, WireError> {
+/// Returns the plan after the delete of the Pod that has emptied a volume was refused because another Pod has its name. The cache does not
+/// show that Pod yet.
+fn record_other_pod(held: &Held, at: &Key, note: &mut Note) -> Result<Plan, WireError> {
     let release = Release::of(&held.volume);
     let begun = held.begun.as_ref().filter(|begun| begun.recycler.has_succeeded());
     let emptied_by = release.as_ref().and_then(|release| begun?.recycler.pod_for(release));
     let plan = match (emptied_by, &held.recycler) {
-        (Some(_), None) => emptied(held, None, note)?,
+        (Some(_), None) => free_emptied(held, None, note)?,
         (Some(expected), Some(live)) if live.pod.metadata.uid != *expected => {
-            after(held, at.clone(), &live.pod.metadata)?
+            delete_other_pod(held, at.clone(), &live.pod.metadata)?
         }
-        // It is there all the same: the delete is retried.
+        // The Pod itself still has the name, or the recycling is over: the delete is retried.
         _ => return Ok(Plan::default()),
     };
     Ok(Plan { end: true, ..plan })
+}
+
+/// Deletes a Pod and records that the recycling has failed.
+fn fail_without_pod(held: &Held, at: Key, uid: Uid, why: &str) -> Result<Plan, WireError> {
+    let mut all = vec![without_pod(at, uid)];
+    all.extend(fail(held, FAILED_RECYCLE, why)?.steps);
+    Ok(steps(all))
 }
 
 fn without_pod(at: Key, uid: Uid) -> Step {
@@ -406,7 +408,7 @@ fn record(held: &Held, failure: &Failure, now: Timestamp, note: &mut Note) -> Re
         return if waits { Ok(Plan::default()) } else { carry_out(held, verdict, now, note) };
     }
     if is_replaced(failure) {
-        return replaced(held, &failure.key, note);
+        return record_other_pod(held, &failure.key, note);
     }
     let is_about = |kind: &'static Kind| failure.kind == kind;
     let told = if is_about(&PERSISTENT_VOLUMES) && failure.reason == UNPREPARED {

@@ -17,7 +17,7 @@
 //! | [`cleanup`] | old ReplicaSets that are no longer kept |
 //! | [`status`], [`conditions`], [`progress`] | the status |
 //! | [`failures`] | what is recorded when a write failed |
-//! | [`pauses`] | when the next name is tried after others did not stay |
+//! | [`pauses`] | the pause before the next name, if ReplicaSets did not stay as created |
 //! | [`reasons`] | nothing: it says in words why |
 //! | [`bytes`] | nothing: it puts the bodies of the writes together |
 

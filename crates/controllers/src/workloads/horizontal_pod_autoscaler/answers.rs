@@ -172,7 +172,7 @@ fn items<'a, T: Deserialize<'a>>(answer: &'a Value, kind: &str) -> Result<Vec<T>
     Ok(list.items.unwrap_or_default())
 }
 
-/// A quantity in thousandths. Numbers are taken for quantities, too, and `null` or no value for 0, as in kube-controller-manager.
+/// Returns a quantity in thousandths. As in kube-controller-manager, a number is a quantity, too, and `null` or a missing value is 0.
 fn milli(value: &Value) -> Result<i64, QueryError> {
     let number;
     let text = match value {

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use coxswain_machinery::api::Among;
-use coxswain_machinery::api::meta::ObjectMeta;
+use coxswain_machinery::api::meta::{FOREGROUND_FINALIZER, ObjectMeta};
 use coxswain_machinery::api::pod::{ContainerStatus, Pod};
 use coxswain_machinery::model::pods;
 use coxswain_machinery::wire::{Str, Time, Uid};
@@ -58,9 +58,9 @@ pub(super) fn finish_time(pod: &Pod) -> Option<Time> {
     by_containers.or_else(unready).or_else(deleted).or(pod.metadata.creation_timestamp)
 }
 
-/// Returns whether the garbage collector deletes the pods of a Job before the Job itself.
-pub(super) fn goes_after_its_pods(job: &ObjectMeta) -> bool {
-    job.is_deleting() && job.finalizers.iter().any(|finalizer| finalizer == "foregroundDeletion")
+/// Returns whether the Job is deleted in the foreground, so that the garbage collector deletes its pods first.
+pub(super) fn is_deleted_in_foreground(job: &ObjectMeta) -> bool {
+    job.is_deleting() && job.finalizers.iter().any(|finalizer| finalizer == FOREGROUND_FINALIZER)
 }
 
 /// When some containers ended.

@@ -128,7 +128,8 @@ fn decide(view: &View, now: Timestamp, note: &mut Note) -> Result<Plan, WireErro
             plan.look_again_after(wait);
         }
         members.apply(&managed.written);
-        // The status counts a pod that the namespace refuses, as by kube-controller-manager, but none that is not asked for again.
+        // As in kube-controller-manager, the status counts a pod whose create the namespace has refused. It does not count withheld creates,
+        // which are not sent.
         created += if view.withholds_creates { 0 } else { managed.written.created };
     }
     let active = members.active().count() + created;

@@ -48,7 +48,7 @@ pub(super) struct View {
     pub(super) backoff: Record,
     /// What this reconcile has written already; `None` on the first look.
     pub(super) written: Option<Written>,
-    /// Whether no pod is created, because the namespace is terminating and has refused one before this reconcile.
+    /// Whether creates of pods are withheld, because the terminating namespace has refused one before this reconcile.
     pub(super) withholds_creates: bool,
     pub(super) gates: Gates,
     /// What there is of a Job whose pods may be scheduled together; `None` of any other.

@@ -13,7 +13,7 @@ pub(crate) const LONGEST_OBJECT: usize = 16 << 20;
 /// have, of 10 KiB each have 1.5 GiB.
 const LONGEST_LIST: usize = 2 << 30;
 
-/// The longest list of one object, of which only metadata is asked for. A server that ignores the selector may answer with everything.
+/// The longest list that is read to find one object. A server that ignores the selector may answer with the whole collection.
 const LONGEST_FIND: usize = 4 << 20;
 
 /// The longest document of discovery or OpenAPI. The largest of kube-apiserver's own has 2 MiB; those of a cluster with
@@ -30,7 +30,7 @@ pub enum RequestIntent {
     Get,
     /// Read one page of a collection.
     List,
-    /// Look for one object in its collection, by a field selector.
+    /// List a collection with a field selector for one object.
     Find,
     /// Watch a collection. Only this intent has a response without an end.
     Watch,

@@ -153,7 +153,7 @@ async fn callers_of_one_shared_read_take_one_repetition() {
     assert!(alone.iter().filter(|is_read| **is_read).count() < 20, "nothing is left");
 }
 
-/// A server in front of the API server may have passed the write on.
+/// A proxy that answers `Timeout` may have forwarded the write to the API server.
 #[tokio::test(start_paused = true)]
 async fn write_that_timed_out_at_the_server_is_not_repeated() {
     for (code, reason, sent) in
@@ -191,7 +191,7 @@ async fn write_that_timed_out_at_the_server_is_not_repeated() {
     }
 }
 
-/// A proxy cuts the connection before the reason.
+/// The connection breaks off before the reason was received.
 #[tokio::test(start_paused = true)]
 async fn write_whose_refusal_breaks_off_is_not_repeated() {
     let (service, seen) = mock(|_| async {
@@ -208,7 +208,7 @@ async fn write_whose_refusal_breaks_off_is_not_repeated() {
     assert_eq!(seen.lock().len(), 1);
 }
 
-/// The reason of a `Status` is behind its message, so it is cut off with a very long message.
+/// The reason of a `Status` follows its message, so it is cut off when the message is longer than the limit.
 #[tokio::test(start_paused = true)]
 async fn write_whose_refusal_is_cut_is_not_repeated() {
     for (code, is_known) in [(503, false), (429, false), (403, true)] {
@@ -224,6 +224,6 @@ async fn write_whose_refusal_is_cut_is_not_repeated() {
         assert_eq!((error.is_ambiguous(), error.code() == code), (!is_known, is_known), "{code}");
         assert_eq!(seen.lock().len(), 1, "{code}");
         let error = client.get(&PODS, &Key::new("a", "b")).await.unwrap_err();
-        assert_eq!(error.code(), code, "the code says what a read has met");
+        assert_eq!(error.code(), code, "a read has no effect, so its error has the code");
     }
 }

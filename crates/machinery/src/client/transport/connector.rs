@@ -52,7 +52,7 @@ struct Tls {
     config: rustls::ClientConfig,
     server_name: Option<ServerName<'static>>,
     way: Option<Arc<Way>>,
-    /// Whether the client key signs so slowly that a handshake would hold up the tasks of its thread.
+    /// Whether the client key signs so slowly that a handshake would block the other tasks of its thread.
     signs_slowly: bool,
 }
 
@@ -66,7 +66,7 @@ impl Tls {
         self.builder().enable_http1().wrap_connector(Route::new(Sockets::new(None), self.way.clone()))
     }
 
-    /// Connects; on a thread of its own if the handshake would hold up this one. Dropping the future ends such an attempt at its next step.
+    /// Connects. The attempt has a thread of its own if the client key signs slowly. Dropping the future ends such an attempt at its next await.
     async fn connect(&self, https: Https, server: Uri) -> Result<Stream, BoxError> {
         if !self.signs_slowly {
             return connect(https, server).await;
@@ -77,7 +77,7 @@ impl Tls {
         let attempt = async move {
             tokio::select! {
                 biased;
-                () = ended.cancelled() => Err("nobody waits for the connection any longer".into()),
+                () = ended.cancelled() => Err("the caller dropped the connection attempt".into()),
                 connected = connect(https, server) => connected,
             }
         };
@@ -146,7 +146,7 @@ async fn connect(https: Https, server: Uri) -> Result<Stream, BoxError> {
     }
 }
 
-/// Whether a signature by the client key takes long.
+/// Returns whether the client key of a configuration signs slowly. A configuration without a client key returns `false`.
 fn signs_slowly(config: &rustls::ClientConfig) -> bool {
     let schemes = config.crypto_provider().signature_verification_algorithms.supported_schemes();
     let key = config.client_auth_cert_resolver.resolve(&[], &schemes);

@@ -4,14 +4,14 @@ use super::*;
 use crate::api::{Kind, dynamic};
 
 const GROUP: &str = "json.example.com";
-/// As by API servers that are not built with the libraries of Kubernetes.
+/// The answer of API servers that are not built with the libraries of Kubernetes.
 const UNNAMED: &str =
     r#"{"kind":"Status","status":"Failure","reason":"NotFound","details":{"kind":"things"},"code":404}"#;
-/// As by aggregated API servers that do not serve the resource.
+/// The answer of aggregated API servers that do not serve the resource.
 const WITHOUT_DETAILS: &str = r#"{"kind":"Status","status":"Failure","reason":"NotFound","code":404}"#;
 const NAMED: &str =
     r#"{"kind":"Status","reason":"NotFound","details":{"name":"one","kind":"things"},"code":404}"#;
-/// As by a proxy, and by kube-apiserver for a path that it does not serve.
+/// The answer of a proxy, and of kube-apiserver for a path that it does not serve.
 const PLAIN: &str = "404 page not found";
 
 const OBJECT: &str = "/apis/json.example.com/v1/namespaces/ns/things/one";
@@ -101,11 +101,11 @@ async fn unnamed_404_is_absence_only_if_the_server_lists_the_namespace_without_t
             // The object was created meanwhile, or a replica that lacks the resource has answered the first request.
             (200, list(&[("ns", "one")], ""), Some(true)),
             (200, list(&[("ns", "two"), ("ns", "one")], "more"), Some(true)),
-            // The list does not tell.
+            // The list proves neither.
             (200, list(&[("ns", "two")], "more"), None),
             (200, list(&[("other", "one")], ""), None),
             (200, "{}".to_owned(), None),
-            // The resource is served no longer, or nobody knows.
+            // The resource is no longer served, or the list fails.
             (404, absent.to_owned(), None),
             (403, String::new(), None),
             (503, String::new(), None),

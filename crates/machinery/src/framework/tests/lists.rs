@@ -117,6 +117,24 @@ fn lister(server: &Arc<Pages>) -> (Arc<Worker>, Arc<Lister>) {
     (Arc::new(bench.worker), lister)
 }
 
+/// Reconciles one key, and returns the list that it has read and the pages that the server was asked for.
+async fn read_list(server: &Arc<Pages>) -> (Result<Vec<Str>, String>, Vec<usize>) {
+    let (worker, lister) = lister(server);
+    worker.wait_seats.scope(&Str::default()).run(worker.reconcile(&Key::new("ns", "a"), &|| {})).await;
+    let found = lister.0.lock()[0].clone();
+    let asked = server.asked.lock().clone();
+    (found, asked)
+}
+
+/// Starts to reconcile the key of this name.
+fn spawn_reconcile(tasks: &mut JoinSet<()>, worker: &Arc<Worker>, name: &str) {
+    let (worker, key) = (Arc::clone(worker), Key::new("ns", name));
+    tasks.spawn(async move {
+        let scope = worker.wait_seats.scope(&Str::default());
+        scope.run(worker.reconcile(&key, &|| {})).await;
+    });
+}
+
 fn all() -> Vec<Str> {
     (0..PAGES).map(|at| at.to_string().into()).collect()
 }
@@ -145,18 +163,14 @@ async fn list_whose_token_has_expired_is_read_again_once() {
     let read = async |refused: usize, expired: usize, at: usize| {
         let server = Arc::new(Pages::default());
         (server.refusals.lock()[at], server.expired.lock()[at]) = (refused, expired);
-        let (worker, lister) = lister(&server);
-        worker.wait_seats.scope(&Str::default()).run(worker.reconcile(&Key::new("ns", "a"), &|| {})).await;
-        let found = lister.0.lock()[0].clone();
-        let asked = server.asked.lock().clone();
-        (found, asked)
+        read_list(&server).await
     };
     let until = |at: usize, times: usize| (0..at).chain(std::iter::repeat_n(at, times)).collect::<Vec<_>>();
     for refused in [0, 2] {
         let (found, asked) = read(refused, 1, 5).await;
         assert_eq!(found, Ok(all()));
         assert_eq!(asked, [until(5, 1 + refused), (0..PAGES).collect()].concat());
-        // However often the server answers so, there is an end.
+        // Each list is read twice at most.
         let (found, asked) = read(refused, usize::MAX, 5).await;
         assert!(found.as_ref().is_err_and(|error| error.contains("410")), "{found:?}");
         assert_eq!(asked, [until(5, 1 + refused), until(5, 1)].concat());
@@ -173,28 +187,25 @@ fn at_page(at: usize, count: usize) -> [usize; PAGES] {
     counts
 }
 
-/// A page of the second reading is refused, and then its token has expired, too.
+/// A page of the second reading is refused. After the wait its token has expired, too.
 #[tokio::test(start_paused = true)]
 async fn list_that_was_read_again_is_not_begun_again_after_a_wait() {
     for at in [0, 3] {
         let server = Arc::new(Pages::default());
         *server.expired.lock() = at_page(5, usize::MAX);
         *server.refusals_then.lock() = Some(at_page(at, 1));
-        let (worker, lister) = lister(&server);
-        worker.wait_seats.scope(&Str::default()).run(worker.reconcile(&Key::new("ns", "a"), &|| {})).await;
-        let found = lister.0.lock()[0].clone();
+        let (found, asked) = read_list(&server).await;
         assert!(found.as_ref().is_err_and(|error| error.contains("410")), "{found:?}");
-        let asked: Vec<usize> = (0..=5).chain(0..=at).chain(at..=5).collect();
-        assert_eq!(*server.asked.lock(), asked, "{at}");
+        let expected: Vec<usize> = (0..=5).chain(0..=at).chain(at..=5).collect();
+        assert_eq!(asked, expected, "{at}");
     }
-    // It is refused for ever.
+    // The second reading is always refused.
     let server = Arc::new(Pages::default());
     *server.expired.lock() = at_page(5, usize::MAX);
     *server.refusals_then.lock() = Some([usize::MAX; PAGES]);
-    let (worker, lister) = lister(&server);
-    worker.wait_seats.scope(&Str::default()).run(worker.reconcile(&Key::new("ns", "a"), &|| {})).await;
-    assert!(lister.0.lock()[0].as_ref().unwrap_err().contains("429"), "{:?}", lister.0);
-    assert_eq!(server.asked.lock().len(), 6 + 11);
+    let (found, asked) = read_list(&server).await;
+    assert!(found.as_ref().unwrap_err().contains("429"), "{found:?}");
+    assert_eq!(asked.len(), 6 + 11);
 }
 
 /// The list of the first caller was read again and waits. The third caller begins a list, whose token may expire once.
@@ -205,19 +216,12 @@ async fn list_that_begins_does_not_join_one_that_was_begun_again() {
     *server.refusals_then.lock() = Some(at_page(0, 1));
     let (worker, lister) = lister(&server);
     let mut tasks = JoinSet::new();
-    let ask = |tasks: &mut JoinSet<()>, name: &str| {
-        let (worker, key) = (Arc::clone(&worker), Key::new("ns", name));
-        tasks.spawn(async move {
-            let scope = worker.wait_seats.scope(&Str::default());
-            scope.run(worker.reconcile(&key, &|| {})).await;
-        });
-    };
-    // The first goes on after about 1,007 ms, while the list of the second is read. Then the third asks.
-    ask(&mut tasks, "a");
+    // The first list resumes after about 1,007 ms, while the second is read. Then the third caller asks.
+    spawn_reconcile(&mut tasks, &worker, "a");
     sleep(Duration::from_secs(1)).await;
-    ask(&mut tasks, "b");
+    spawn_reconcile(&mut tasks, &worker, "b");
     sleep(Duration::from_millis(12)).await;
-    ask(&mut tasks, "c");
+    spawn_reconcile(&mut tasks, &worker, "c");
     sleep(Duration::from_millis(10)).await;
     *server.expired.lock() = at_page(5, 1);
     tasks.join_all().await;
@@ -228,10 +232,9 @@ async fn list_that_begins_does_not_join_one_that_was_begun_again() {
 async fn page_that_is_always_refused_ends_the_list_after_ten_repetitions() {
     let server = Arc::new(Pages::default());
     server.refusals.lock()[3] = usize::MAX;
-    let (worker, lister) = lister(&server);
-    worker.wait_seats.scope(&Str::default()).run(worker.reconcile(&Key::new("ns", "a"), &|| {})).await;
-    assert!(lister.0.lock()[0].as_ref().unwrap_err().contains("429"), "{:?}", lister.0);
-    assert_eq!(server.asked.lock().len(), 3 + 11);
+    let (found, asked) = read_list(&server).await;
+    assert!(found.as_ref().unwrap_err().contains("429"), "{found:?}");
+    assert_eq!(asked.len(), 3 + 11);
 }
 
 /// The pages of an earlier list may lack an object that the other caller has to see.
@@ -241,19 +244,12 @@ async fn list_that_waits_is_joined_by_callers_at_the_same_page_alone() {
     server.refusals.lock()[20] = 1;
     let (worker, lister) = lister(&server);
     let mut tasks = JoinSet::new();
-    let ask = |tasks: &mut JoinSet<()>, name: &str| {
-        let (worker, key) = (Arc::clone(&worker), Key::new("ns", name));
-        tasks.spawn(async move {
-            let scope = worker.wait_seats.scope(&Str::default());
-            scope.run(worker.reconcile(&key, &|| {})).await;
-        });
-    };
     // The first waits at page 20. It goes on while the list of the second is read, and then the third asks.
-    ask(&mut tasks, "a");
+    spawn_reconcile(&mut tasks, &worker, "a");
     sleep(Duration::from_millis(1_010)).await;
-    ask(&mut tasks, "b");
+    spawn_reconcile(&mut tasks, &worker, "b");
     sleep(Duration::from_millis(20)).await;
-    ask(&mut tasks, "c");
+    spawn_reconcile(&mut tasks, &worker, "c");
     tasks.join_all().await;
     assert_eq!(*lister.0.lock(), [Ok(all()), Ok(all()), Ok(all())]);
     let from_the_start = server.asked.lock().iter().filter(|at| **at == 0).count();

@@ -52,20 +52,28 @@ fn cached(bench: &Bench, deletion: Option<Time>) {
     bench.store.bookmark("5");
 }
 
-/// After which delays, in milliseconds, a key comes back whose plans are all like this, and whose writes are all answered so.
-async fn delays(bench: &Bench, plan: impl Fn() -> Plan, answer: impl Fn() -> Answer) -> Vec<u128> {
+/// Reconciles a key six times, each time between `prepare` and `check`. Returns the delay before each but the first, in milliseconds.
+async fn delays_between(bench: &Bench, prepare: impl Fn(), check: impl Fn()) -> Vec<u128> {
     let (queue, mut delays) = (Arc::clone(&bench.worker.queue), Vec::new());
     queue.add(key());
     for _ in 0..6 {
         let asked = tokio::time::Instant::now();
         let item = queue.get().await.unwrap();
         delays.push(asked.elapsed().as_millis());
-        *bench.script.plans.lock() = [plan()].into();
-        let (code, body) = answer();
-        *bench.server.0.lock() = std::iter::repeat_n((code, body), 8).collect();
+        prepare();
         bench.worker.process(item).await;
+        check();
     }
     delays.split_off(1)
+}
+
+/// After which delays, in milliseconds, a key comes back whose plans are all like this, and whose writes are all answered so.
+async fn delays(bench: &Bench, plan: impl Fn() -> Plan, answer: impl Fn() -> Answer) -> Vec<u128> {
+    let prepare = || {
+        *bench.script.plans.lock() = [plan()].into();
+        *bench.server.0.lock() = std::iter::repeat_n(answer(), 8).collect();
+    };
+    delays_between(bench, prepare, || {}).await
 }
 
 const GROWING: [u128; 5] = [5, 10, 20, 40, 80];
@@ -84,20 +92,14 @@ async fn plan_that_repeats_a_write_ends_the_reconcile_and_backs_off() {
     for (what, step) in writes {
         let bench = Bench::new();
         cached(&bench, None);
-        let (queue, mut delays) = (Arc::clone(&bench.worker.queue), Vec::new());
-        queue.add(key());
-        for _ in 0..6 {
-            let asked = tokio::time::Instant::now();
-            let item = queue.get().await.unwrap();
-            delays.push(asked.elapsed().as_millis());
+        let prepare = || {
             let plan = |look| Plan { steps: vec![step(look)], look_again: true, ..Plan::default() };
             *bench.script.plans.lock() = (1..=5).map(plan).collect();
             *bench.server.0.lock() = std::iter::repeat_n((200, pod("5")), 8).collect();
             bench.server.1.lock().clear();
-            bench.worker.process(item).await;
-            assert_eq!(bench.server.1.lock().len(), 1, "{what} is sent once");
-        }
-        assert_eq!(delays.split_off(1), GROWING, "{what}");
+        };
+        let check = || assert_eq!(bench.server.1.lock().len(), 1, "{what} is sent once");
+        assert_eq!(delays_between(&bench, prepare, check).await, GROWING, "{what}");
         let error = bench.worker.stats.last_error().unwrap().error;
         assert!(error.contains("the first one had no effect"), "{what}: {error}");
     }

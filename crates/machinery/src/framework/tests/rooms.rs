@@ -94,14 +94,28 @@ async fn delays(bench: &Bench, answer: impl Fn(usize) -> Answer, most: usize) ->
     delays
 }
 
+/// A bench with so many tries, whose script records no failures.
+fn bench_with(tries: Tries) -> Bench {
+    let mut bench = Bench::new();
+    bench.script.heedless.store(true, std::sync::atomic::Ordering::Relaxed);
+    bench.worker.settings.tries = Some(tries);
+    bench
+}
+
+/// Takes the next key, whose create is answered with this code. Returns how long the key was awaited.
+async fn fail_next(bench: &Bench, code: u16) -> Duration {
+    let since = tokio::time::Instant::now();
+    let item = bench.worker.queue.get().await.unwrap();
+    let waited = since.elapsed();
+    *bench.server.0.lock() = [(code, Vec::new())].into();
+    *bench.script.plans.lock() = [Plan { steps: vec![create()], ..Plan::default() }].into();
+    bench.worker.process(item).await;
+    waited
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_key_is_given_up_for_what_is_said_of_it_alone() {
-    let bench = || {
-        let mut bench = Bench::new();
-        bench.script.heedless.store(true, std::sync::atomic::Ordering::Relaxed);
-        bench.worker.settings.tries = Some(Tries::USUAL);
-        bench
-    };
+    let bench = || bench_with(Tries::USUAL);
     let refused = bench();
     for _ in 0..2 {
         // Its next event finds it as new.
@@ -120,10 +134,10 @@ async fn a_key_is_given_up_for_what_is_said_of_it_alone() {
     assert_eq!(tries(|_| (403, "")).await, 16);
 }
 
-/// A server that cannot answer says nothing about the key, and no change need come when the server is back.
+/// A server that cannot answer has not refused the key, and no change follows when the server is back.
 #[tokio::test(start_paused = true)]
 async fn key_without_an_answer_is_retried_for_ever_with_a_growing_backoff() {
-    // A change comes with this try: it is tried at once, and the retry that was due before comes when it was due.
+    // A change precedes this try: the key is reconciled at once, and again when the earlier retry is due.
     const CHANGED: u32 = 14;
     let grown =
         |failures: u32| (Duration::from_millis(5) * 2_u32.pow(failures)).min(Duration::from_secs(1000));
@@ -132,21 +146,14 @@ async fn key_without_an_answer_is_retried_for_ever_with_a_growing_backoff() {
     expected.extend([Duration::ZERO, grown(CHANGED - 1)]);
     expected.extend((CHANGED + 1..24).map(grown));
     for code in [429, 503] {
-        let mut bench = Bench::new();
-        bench.script.heedless.store(true, std::sync::atomic::Ordering::Relaxed);
-        bench.worker.settings.tries = Some(Tries::retries(10));
+        let bench = bench_with(Tries::retries(10));
         let (queue, mut delays) = (Arc::clone(&bench.worker.queue), Vec::new());
         queue.add_changed(key(), Duration::ZERO);
-        let mut last = tokio::time::Instant::now();
         for tried in 0..25 {
             if tried == CHANGED {
                 queue.add_changed(key(), Duration::ZERO);
             }
-            let item = queue.get().await.unwrap();
-            delays.push(std::mem::replace(&mut last, tokio::time::Instant::now()).elapsed());
-            *bench.server.0.lock() = [(code, Vec::new())].into();
-            *bench.script.plans.lock() = [Plan { steps: vec![create()], ..Plan::default() }].into();
-            bench.worker.process(item).await;
+            delays.push(fail_next(&bench, code).await);
         }
         assert_eq!(delays, expected, "{code}");
         assert!(!queue.is_given_up(&key()), "{code}");
@@ -156,21 +163,14 @@ async fn key_without_an_answer_is_retried_for_ever_with_a_growing_backoff() {
 /// A server that was away may refuse a request once when it is back, because its webhooks and roles are not in its caches yet.
 #[tokio::test(start_paused = true)]
 async fn refusals_alone_use_up_the_tries_of_a_key() {
-    let mut bench = Bench::new();
-    bench.script.heedless.store(true, std::sync::atomic::Ordering::Relaxed);
-    bench.worker.settings.tries = Some(Tries { most: 3, then: Some(Duration::from_mins(1)) });
+    let bench = bench_with(Tries { most: 3, then: Some(Duration::from_mins(1)) });
     let queue = Arc::clone(&bench.worker.queue);
     queue.add_changed(key(), Duration::ZERO);
     let answers =
         std::iter::repeat_n((503, false), 20).chain([(403, false), (503, false), (403, false), (403, true)]);
     let mut waited = Vec::new();
     for (at, (code, is_given_up)) in answers.enumerate() {
-        let since = tokio::time::Instant::now();
-        let item = queue.get().await.unwrap();
-        waited.push(since.elapsed());
-        *bench.server.0.lock() = [(code, Vec::new())].into();
-        *bench.script.plans.lock() = [Plan { steps: vec![create()], ..Plan::default() }].into();
-        bench.worker.process(item).await;
+        waited.push(fail_next(&bench, code).await);
         assert_eq!(queue.is_given_up(&key()), is_given_up, "try {at}: {code}");
     }
     let longest = bench.worker.settings.backoff.max_delay;
@@ -183,19 +183,11 @@ async fn refusals_alone_use_up_the_tries_of_a_key() {
 /// A key that was given up meets a server that cannot answer when its pause is over.
 #[tokio::test(start_paused = true)]
 async fn key_that_was_given_up_is_retried_when_the_server_cannot_answer() {
-    let mut bench = Bench::new();
-    bench.script.heedless.store(true, std::sync::atomic::Ordering::Relaxed);
-    bench.worker.settings.tries = Some(Tries { most: 3, then: Some(Duration::from_mins(1)) });
+    let bench = bench_with(Tries { most: 3, then: Some(Duration::from_mins(1)) });
     let queue = Arc::clone(&bench.worker.queue);
     let fail = async |code: u16| {
-        let since = tokio::time::Instant::now();
-        let item =
-            tokio::time::timeout(Duration::from_mins(2), queue.get()).await.expect("it comes back").unwrap();
-        let waited = since.elapsed();
-        *bench.server.0.lock() = [(code, Vec::new())].into();
-        *bench.script.plans.lock() = [Plan { steps: vec![create()], ..Plan::default() }].into();
-        bench.worker.process(item).await;
-        waited
+        let waited = tokio::time::timeout(Duration::from_mins(2), fail_next(&bench, code)).await;
+        waited.expect("the key is retried")
     };
     queue.add_changed(key(), Duration::ZERO);
     for _ in 0..3 {

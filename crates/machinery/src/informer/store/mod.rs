@@ -128,7 +128,7 @@ pub struct Store {
     handlers: Mutex<Handlers>,
     /// Apart from the contents, because it moves after the handlers were told.
     resource_version: RwLock<Str>,
-    /// Set when handlers have received a complete list. A list need not have a resource version.
+    /// Whether the handlers have received a complete list. `resource_version` does not show this: a list need not have a version.
     has_list: AtomicBool,
     /// Objects of which handlers are told in one go, at most.
     slice: usize,
@@ -190,7 +190,7 @@ impl Store {
         self.resource_version.read().clone()
     }
 
-    /// Returns whether a complete list was received. The API server of an aggregated API may send one without a resource version.
+    /// Returns whether the store has received a complete list. The API server of an aggregated API may send a list without a resource version.
     pub fn is_filled(&self) -> bool {
         self.has_list.load(Ordering::Acquire) || !self.resource_version.read().is_empty()
     }

@@ -212,13 +212,13 @@ impl Patch {
 /// Returns whether two encoded objects are equal apart from resourceVersion, generation and managedFields.
 fn is_same_object(one: &Bytes, other: &Bytes) -> bool {
     const METADATA: u32 = field!(PartialObjectMetadata, metadata);
-    const KEPT_OF_WRITES: [u32; 3] = [
+    const IGNORED: [u32; 3] = [
         field!(ObjectMeta, resourceVersion),
         field!(ObjectMeta, generation),
         field!(ObjectMeta, managedFields),
     ];
     let content = |object: &Bytes| {
-        KEPT_OF_WRITES.iter().try_fold(object.to_vec(), |object, inner| without(&object, METADATA, *inner))
+        IGNORED.iter().try_fold(object.to_vec(), |object, inner| without(&object, METADATA, *inner))
     };
     one == other || matches!((content(one), content(other)), (Ok(one), Ok(other)) if one == other)
 }
@@ -265,8 +265,8 @@ impl Write {
         }
     }
 
-    /// Whether this write asks for the same as `earlier`, apart from the version that each of them rests on. A delete never does: no
-    /// webhook undoes one, and what is deleted may have been created again.
+    /// Returns whether this write asks for the same as `earlier`, apart from the resourceVersion of each. A delete repeats none: no
+    /// webhook undoes a delete, and the object may have been created again.
     pub fn repeats(&self, earlier: &Self) -> bool {
         let is_same = || match (&self.verb, &earlier.verb) {
             (Verb::Create(this), Verb::Create(other)) => this == other,

@@ -78,6 +78,15 @@ const WORDS: &[&str] = &[
     "1",
 ];
 
+fn compare(
+    question: &'static str,
+    seeds: &'static [&'static str],
+    generate: fn(&mut Random) -> String,
+    read: fn(&str) -> Option<Value>,
+) {
+    Comparison { question, seeds, words: WORDS, generate, read, refusals: &[], differences: &[] }.run();
+}
+
 #[test]
 fn texts_are_never_read_differently() {
     fn generate(random: &mut Random) -> String {
@@ -101,21 +110,13 @@ fn texts_are_never_read_differently() {
         let (text, sets) = text.split_once(SEPARATOR).unwrap_or((text, ""));
         Some(shown(&Selector::parse(text).ok()?, sets))
     }
-    Comparison {
-        question: "selector",
-        seeds: &[
-            "app=web,tier in (a, b),!old\u{1f}app=web;tier=a\u{1f}app=web;tier=a;old=x",
-            "x in (foo,,baz),y,z notin ()\u{1f}x=;y=\u{1f}x=baz;z=",
-            "size>3,size<8\u{1f}size=5\u{1f}size=x",
-            "in=notin\u{1f}in=notin",
-        ],
-        words: WORDS,
-        generate,
-        read,
-        refusals: &[],
-        differences: &[],
-    }
-    .run();
+    let seeds = &[
+        "app=web,tier in (a, b),!old\u{1f}app=web;tier=a\u{1f}app=web;tier=a;old=x",
+        "x in (foo,,baz),y,z notin ()\u{1f}x=;y=\u{1f}x=baz;z=",
+        "size>3,size<8\u{1f}size=5\u{1f}size=x",
+        "in=notin\u{1f}in=notin",
+    ];
+    compare("selector", seeds, generate, read);
 }
 
 #[test]
@@ -159,18 +160,10 @@ fn label_selectors_are_never_read_differently() {
         selector.match_labels = labels.into_iter().collect();
         Some(shown(&Selector::compile(&selector).ok()?, rest))
     }
-    Comparison {
-        question: "label-selector",
-        seeds: &[
-            "= app web\u{1f}In tier a b\u{1f}\u{1f}app=web;tier=a\u{1f}app=web",
-            "NotIn tier a\u{1f}Exists app\u{1f}DoesNotExist old\u{1f}\u{1f}app=web\u{1f}old=",
-            "\u{1f}\u{1f}app=web",
-        ],
-        words: WORDS,
-        generate,
-        read,
-        refusals: &[],
-        differences: &[],
-    }
-    .run();
+    let seeds = &[
+        "= app web\u{1f}In tier a b\u{1f}\u{1f}app=web;tier=a\u{1f}app=web",
+        "NotIn tier a\u{1f}Exists app\u{1f}DoesNotExist old\u{1f}\u{1f}app=web\u{1f}old=",
+        "\u{1f}\u{1f}app=web",
+    ];
+    compare("label-selector", seeds, generate, read);
 }

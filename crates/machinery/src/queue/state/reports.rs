@@ -1,4 +1,4 @@
-//! Numbers and keys of a queue at a moment. Nothing here changes the queue.
+//! Reports of the current numbers and keys of a queue. None of them changes the queue.
 
 use std::cmp::Reverse;
 use std::hash::Hash;
@@ -54,7 +54,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         if limit < ages.len() {
             ages.select_nth_unstable(limit);
         }
-        // Told even when no key is asked for.
+        // Reported even if `limit` is 0.
         let oldest_age = ages.iter().map(|&(since, _)| now.saturating_duration_since(since)).max();
         ages.truncate(limit);
         ages.sort_unstable();

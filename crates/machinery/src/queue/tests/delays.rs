@@ -1,10 +1,10 @@
-//! Delays of objects that are deleted.
+//! Delays of the keys of deleted objects.
 
 use super::*;
 
 /// A Job may be deleted long before the time at which its controller wants to see it again.
 #[tokio::test(start_paused = true)]
-async fn delay_of_a_key_at_which_there_is_nothing_ends() {
+async fn delay_of_a_deleted_object_ends() {
     let queue = WorkQueue::new("test", &QueueMetrics::register(&Registry::new()).unwrap());
     let footprint = || queue.shared.state.lock().footprint();
     let years = Duration::from_hours(24 * 365 * 68);
@@ -23,7 +23,7 @@ async fn delay_of_a_key_at_which_there_is_nothing_ends() {
 #[tokio::test(start_paused = true)]
 async fn delay_that_was_asked_for_in_flight_or_is_short_stays() {
     let (queue, hour) = (queue(), Duration::from_hours(1));
-    // Another change asks for a delay that is longer than the one that the key has.
+    // The reconcile requests a longer delay than the key has.
     queue.add_planned("asked for", hour);
     queue.add("asked for");
     let item = take(&queue).unwrap();
@@ -40,7 +40,7 @@ async fn delay_that_was_asked_for_in_flight_or_is_short_stays() {
     assert_eq!(work_off(&queue), ["short"]);
     advance(hour).await;
     assert_eq!(work_off(&queue), ["asked for"]);
-    // The first delay is over, and the next time that the key is taken it has none.
+    // The first delay has passed, so the key has no delay when it is taken again.
     queue.add("asked for");
     let item = take(&queue).unwrap();
     queue.drop_delay(&"asked for");
@@ -58,7 +58,7 @@ async fn key_of_a_deleted_object_is_added_if_it_has_a_long_delay_or_is_in_flight
     queue.add_planned("long", Duration::from_hours(1));
     queue.add_gone("long");
     assert_eq!(work_off(&queue), ["long"]);
-    // The reconcile may ask for a delay that nothing would end.
+    // The reconcile in flight may request a delay that nothing else would end.
     queue.add("in flight");
     let item = take(&queue).unwrap();
     queue.add_gone("in flight");

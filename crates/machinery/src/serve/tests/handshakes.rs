@@ -108,7 +108,7 @@ async fn each_kind_of_key_serves_in_a_ca_a_server_and_a_client() {
     }
 }
 
-/// A port whose key is replaced by a slow one; returns the port, a client of it, and the slow key.
+/// Starts a port with a slow key; returns the port, a client of it, and the key.
 async fn slow_port() -> (Running, Client, SlowKey) {
     let kind = KINDS[1];
     let serving = kind.sign(&kind.draft("server", &[alternative_name("localhost")]));
@@ -136,11 +136,11 @@ async fn slow_signature_of_a_handshake_is_made_off_the_thread_of_the_port() {
         assert_ne!(*id, std::thread::current().id());
         assert_eq!(name.as_deref(), Some("coxswain-tls"));
     }
-    assert_eq!(threads[0].0, threads[1].0, "a thread for each handshake");
+    assert_eq!(threads[0].0, threads[1].0, "all handshakes share one thread");
 }
 
 #[tokio::test]
-async fn slow_handshake_with_bytes_that_are_no_tls_ends_with_the_answer_of_a_fast_one() {
+async fn plain_http_to_a_port_with_a_slow_key_is_answered_with_400() {
     let (running, client, key) = slow_port().await;
     let mut plain = TcpStream::connect(running.address).await.unwrap();
     plain.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();

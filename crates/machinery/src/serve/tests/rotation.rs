@@ -220,7 +220,7 @@ async fn self_made_certificate_in_its_directory_is_renewed_with_its_key() {
         assert_eq!(later.end(), end_of(&replaced));
         assert!(later.end() > (begin + DAY * 3300).as_second());
         assert!(replaced.ends_with(later.server.self_signed_authority().borrow().as_ref().unwrap()));
-        // The port before sees the file change, once its clock is right.
+        // The earlier port loads the changed file, once its clock is right.
         port.clock.advance(DAY * 2708);
         reload().await;
         assert_eq!(port.end(), later.end());
@@ -228,7 +228,7 @@ async fn self_made_certificate_in_its_directory_is_renewed_with_its_key() {
     }
 }
 
-/// The clock was ahead when the file was made, or is behind now.
+/// The clock was ahead when the file was created, or is behind now.
 #[tokio::test]
 async fn self_made_certificate_that_is_not_valid_yet_is_served_and_stays() {
     let begin: Timestamp = BEGIN.parse().unwrap();
@@ -250,7 +250,7 @@ async fn self_made_certificate_that_is_not_valid_yet_is_served_and_stays() {
 
 /// An operator who puts another pair into the directory replaces one file after the other.
 #[tokio::test]
-async fn half_a_pair_of_somebody_else_in_the_directory_is_never_overwritten() {
+async fn half_replaced_pair_in_the_directory_is_never_overwritten() {
     let files = ["kube-controller-manager.crt", "kube-controller-manager.key"];
     for half in 0..2 {
         for is_removed in [false, true] {
@@ -270,11 +270,11 @@ async fn half_a_pair_of_somebody_else_in_the_directory_is_never_overwritten() {
             let before = read();
             port.clock.advance(DAY * 300);
             reload().await;
-            assert_eq!((read(), port.end()), (before.clone(), first), "the old one is valid");
+            assert_eq!((read(), port.end()), (before.clone(), first), "the old certificate is valid");
             port.clock.advance(DAY * 100);
             reload().await;
             assert_eq!(read(), before);
-            assert!(port.end() > first, "the old one has expired, so a new one is served from memory");
+            assert!(port.end() > first, "the old certificate has expired: a new one is served from memory");
             for (file, content) in files.iter().zip(theirs) {
                 setup.write(file, content);
             }

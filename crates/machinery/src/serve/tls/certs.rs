@@ -133,7 +133,7 @@ fn lookup(all: &Certificates) -> Lookup {
     {
         by_name.insert(COXSWAIN_NAME.to_owned(), Arc::clone(signed));
     }
-    // The key of the signed certificate is on P-256.
+    // The signed certificate is left out: its key is on P-256 and signs fast.
     let signs_slowly = all.served.iter().any(|served| crate::tls::signs_slowly(&*served.key.key));
     // There is always a first: `new` put it there.
     Lookup { default: Arc::clone(&all.served[0].key), by_name, signs_slowly }

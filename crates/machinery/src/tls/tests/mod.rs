@@ -39,8 +39,8 @@ fn chains_are_accepted_as_the_table_says_and_never_where_go_refuses() {
     }
 }
 
-/// Keys with signatures of the text "message" by OpenSSL. Go verifies those of 1024 bits and more with an exponent below 2^31; the oracle
-/// in `tests/oracle` says so of requests by the same keys.
+/// OpenSSL signed the text "message" with each key. Go verifies signatures by keys of 1024 bits and more with an exponent below 2^31; the
+/// oracle in `tests/oracle` verifies requests by the same keys.
 #[test]
 fn rsa_keys_that_are_too_small_or_have_a_large_exponent_verify_nothing() {
     macro_rules! key {
@@ -57,7 +57,7 @@ fn rsa_keys_that_are_too_small_or_have_a_large_exponent_verify_nothing() {
     };
     let absent =
         AlgorithmIdentifier::from_slice(&[0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0b]);
-    // Without parameters, keys have 2048 bits at least.
+    // webpki verifies signatures without parameters only by keys of 2048 bits and more.
     for (name, (key, signature), expected) in [
         ("1023 bits", key!("rsa1023"), [false, false]),
         ("1024 bits", key!("rsa1024"), [true, false]),

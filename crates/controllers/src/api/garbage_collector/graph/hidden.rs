@@ -1,4 +1,4 @@
-//! The unseen nodes of the graph by resource, and when those of a resource that is gone are to be removed.
+//! Index of the unseen nodes of the graph by resource. It decides when the nodes of resources that are gone are removed.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use coxswain_machinery::random::HashMap;
 /// Minimum time between two sweeps. A sweep takes time in proportion to the unseen nodes, and users may define and remove a kind at any time.
 const SWEEP_PAUSE: Duration = Duration::from_mins(2);
 
-/// A resource in whatever version: its group and its plural name.
+/// A resource of any version: its group and its plural name.
 pub(super) type Resource = (&'static str, &'static str);
 
 /// The unseen nodes by resource, so that the cost of a lookup does not depend on the other nodes of the graph.
@@ -29,11 +29,11 @@ pub(super) struct Unseen {
 /// The unseen nodes of one resource.
 #[derive(Debug)]
 pub(super) struct Hidden {
-    /// The row by which the watch that ended last has shown them.
+    /// The row of the watch that ended last.
     kind: &'static Kind,
-    /// In the order of the graph, which depends on no hash.
+    /// Ordered as in the graph, so that removals have the same order in each run.
     pub(super) nodes: BTreeSet<NodeId>,
-    /// Since when discovery has lacked the resource without a break.
+    /// Time for which discovery has lacked the resource without a break.
     absent: Option<AbsentApi>,
     /// Time since [`Unseen::of_gone`] last returned the nodes.
     swept: Option<Stopwatch>,
@@ -48,7 +48,7 @@ impl Unseen {
         self.hidden.is_empty()
     }
 
-    /// A node of this kind became unseen.
+    /// Adds a node of `kind` that has become unseen.
     pub(super) fn add(&mut self, id: NodeId, kind: &'static Kind) {
         let new = || Hidden { kind, nodes: BTreeSet::new(), absent: None, swept: None };
         let held = self.hidden.entry(resource_of(kind)).or_insert_with(new);
@@ -57,7 +57,7 @@ impl Unseen {
         held.nodes.insert(id);
     }
 
-    /// A node that was unseen under this row was removed or is watched again.
+    /// Removes a node that has left the graph or is watched again. `row` is the row under which the node was unseen.
     pub(super) fn remove(&mut self, id: NodeId, row: Option<&'static Kind>) {
         let Some(resource) = row.map(resource_of) else { return };
         let Some(held) = self.hidden.get_mut(&resource) else { return };
@@ -68,12 +68,12 @@ impl Unseen {
         }
     }
 
-    /// The API serves this resource.
+    /// Records that the API serves the resource of `kind`.
     pub(super) fn found(&mut self, kind: &'static Kind) {
         self.not_served.remove(&resource_of(kind));
     }
 
-    /// Returns the unseen nodes of the resource of `kind`, whatever their version.
+    /// Returns the unseen nodes of the resource of `kind` in all versions.
     pub(super) fn of(&self, kind: &'static Kind) -> Vec<NodeId> {
         self.hidden
             .get(&resource_of(kind))
@@ -81,7 +81,7 @@ impl Unseen {
             .unwrap_or_default()
     }
 
-    /// Notes an answer of discovery and returns the unseen nodes of all resources that are gone for good, because nodes of several resources
+    /// Records the answer of discovery and returns the unseen nodes of all resources that are gone for good, because nodes of several resources
     /// may refer to each other. Returns none as long as the nodes of each of these resources were returned within ten minutes, and for two
     /// minutes after it returned some, so that nodes that stay cost little.
     pub(super) fn of_gone(

@@ -91,7 +91,7 @@ impl Graph {
     ///
     /// Objects to which a remaining object refers stay. Objects for which an owner waits stay too: [`Graph::looked_for`] decides about those
     /// that a foreground deletion waits for, and an orphaning owner waits until the API returns.
-    /// References among the removed objects keep none of them, be they in a circle or to the object itself.
+    /// References among the removed objects, including circles and references to itself, keep none of them.
     pub fn sweep_unseen(
         &mut self,
         served: impl Fn(&'static Kind) -> Result<Option<&'static Kind>, String>,
@@ -106,7 +106,7 @@ impl Graph {
         self.drop_unreferenced(&lost);
     }
 
-    /// Returns the largest part of these nodes for which no owner waits and to which no other node refers.
+    /// Returns the largest subset of these nodes for which no owner waits and to which no node outside the subset refers.
     fn unreferenced(&self, mut nodes: BTreeSet<NodeId>) -> BTreeSet<NodeId> {
         let mut staying: Vec<NodeId> =
             nodes.iter().copied().filter(|id| self.is_needed(*id, &nodes)).collect();
@@ -121,14 +121,14 @@ impl Graph {
         nodes
     }
 
-    /// Whether an owner waits for this node or another node than `among` refers to it.
+    /// Whether an owner waits for this node, or a node outside `among` refers to it.
     fn is_needed(&self, id: NodeId, among: &BTreeSet<NodeId>) -> bool {
         self.nodes.get(id).is_some_and(|node| {
             self.is_waited_for(node) || node.dependents().iter().any(|held| !among.contains(&held.node))
         })
     }
 
-    /// Whether the unseen nodes are those in the index.
+    /// Whether the index holds exactly the unseen nodes.
     #[cfg(test)]
     pub(in super::super) fn index_of_unseen_is_exact(&self) -> bool {
         let listed = |id: NodeId, node: &Node| {
@@ -143,9 +143,9 @@ impl Graph {
             && self.unseen.not_served.keys().all(has_hidden)
     }
 
-    /// Whether an owner that is being deleted waits for this dependent: in the foreground for its deletion, with `orphan` for the removal of
-    /// the reference. An orphaning owner waits for all its dependents: if one were forgotten and its API returned after the owner is gone,
-    /// the dependent would be deleted.
+    /// Whether an owner that is being deleted waits for this dependent. A foreground deletion waits for the deletion of the dependent, an
+    /// orphaning one for the removal of the reference. An orphaning owner waits for all its dependents: if one were forgotten and its API
+    /// returned after the owner is gone, the dependent would be deleted.
     fn is_waited_for(&self, node: &Node) -> bool {
         self.is_orphaned(node)
             || node.owners.iter().any(|edge| edge.counts && self.state_of(edge.owner).foreground_deleting)

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use super::super::Uid;
 use super::super::graph::{AffectedObjects, Graph, Removal};
 use super::super::view::Kinds;
-use super::super::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Uid};
-use coxswain_machinery::api::meta::{ObjectMeta, OwnerReference, PartialObjectMetadata};
+use coxswain_machinery::api::meta::{
+    FOREGROUND_FINALIZER, ORPHAN_FINALIZER, ObjectMeta, OwnerReference, PartialObjectMetadata,
+};
 use coxswain_machinery::api::{AnyObject, Kind};
 use coxswain_machinery::wire::Time;
 

@@ -8,10 +8,11 @@ use apiserver_model::{Deletion, Place as Stored, Served};
 use jiff::Timestamp;
 use serde_json::{Value as Json, json};
 
-use super::super::FOREGROUND_FINALIZER;
 use super::fixtures::row;
 use coxswain_machinery::api::Kind;
-use coxswain_machinery::api::meta::{ObjectMeta, OwnerReference, PartialObjectMetadata};
+use coxswain_machinery::api::meta::{
+    FOREGROUND_FINALIZER, ObjectMeta, OwnerReference, PartialObjectMetadata,
+};
 use coxswain_machinery::executor::WriteEffect;
 use coxswain_machinery::model::plan::{Propagation, Write};
 use coxswain_machinery::model::{Key, Plan, Step};

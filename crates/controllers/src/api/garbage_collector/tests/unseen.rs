@@ -330,7 +330,7 @@ async fn an_object_that_others_depend_on_or_wait_for_is_not_forgotten() {
     assert!(!is_released(&graph));
 }
 
-/// Minutes in which discovery lacks every resource.
+/// Sweeps once a minute while discovery lacks every resource. Returns the affected objects.
 async fn without_apis(graph: &mut Graph, minutes: u64) -> Vec<String> {
     let mut affected = Vec::new();
     for _ in 0..=minutes {
@@ -480,7 +480,7 @@ fn metadata(samples: &[Sample]) -> Vec<ObjectMeta> {
     all.iter().zip(samples).map(refer).collect()
 }
 
-/// For each object, whether one that remains needs it: an owner that waits for it, or a dependent.
+/// Returns for each object whether a remaining object needs it: an owner that waits for it, or a dependent.
 fn needed(samples: &[Sample]) -> Vec<bool> {
     let is_served = |at: usize| samples[at].kind == &THING;
     let is_waited_for = |sample: &Sample| {

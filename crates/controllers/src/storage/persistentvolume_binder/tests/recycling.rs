@@ -9,6 +9,7 @@ const ASKED: [&str; 2] = ["get persistentvolumes vol", "get persistentvolumeclai
 const STATUS: &str = "update persistentvolumes/status vol";
 const CREATE: &str = "create pods default/recycler-for-vol";
 const DELETE: &str = "delete pods default/recycler-for-vol";
+const OLD_POD: &str = "Warning VolumeFailedRecycle Recycle failed: old recycler pod found, will retry later";
 
 fn world() -> World {
     let world = World::new();
@@ -25,6 +26,20 @@ fn done(told: Vec<String>) -> Vec<String> {
 fn pod_is(world: &World, phase: &str) {
     let says = json!({ "status": { "phase": phase } });
     world.put_pod("default", "recycler-for-vol", &says).show_all();
+}
+
+/// A Pod has emptied the volume. Its delete was answered with an error, and the Pod is gone.
+fn world_after_refused_delete() -> World {
+    let world = world();
+    world.volumes("vol");
+    pod_is(&world, "Succeeded");
+    world.refuses("delete pods");
+    let why = "Warning VolumeFailedRecycle Recycle failed: failed to delete recycler pod: no";
+    let refused = format!("{DELETE} refused");
+    assert_eq!(done(world.volumes("vol")), [refused.as_str(), STATUS, why]);
+    world.refuses("nothing");
+    world.remove(&PODS, &Key::new("default", "recycler-for-vol"));
+    world
 }
 
 #[test]
@@ -48,15 +63,7 @@ fn a_pod_empties_a_volume_and_then_it_is_free() {
 /// The delete of the Pod that has emptied the volume is answered with an error although it took effect.
 #[test]
 fn recycler_pod_whose_delete_took_effect_and_failed_is_not_created_again() {
-    let world = world();
-    world.volumes("vol");
-    pod_is(&world, "Succeeded");
-    world.refuses("delete pods");
-    let why = "Warning VolumeFailedRecycle Recycle failed: failed to delete recycler pod: no";
-    let refused = format!("{DELETE} refused");
-    assert_eq!(done(world.volumes("vol")), [refused.as_str(), STATUS, why]);
-    world.refuses("nothing");
-    world.remove(&PODS, &Key::new("default", "recycler-for-vol"));
+    let world = world_after_refused_delete();
     world.show_all();
     assert_eq!(
         done(world.volumes("vol")),
@@ -72,16 +79,10 @@ fn recycler_pod_whose_delete_took_effect_and_failed_is_not_created_again() {
 /// A create that was answered late stores another Pod of that name after the delete.
 #[test]
 fn volume_waits_for_another_pod_of_the_name_of_its_recycler_pod() {
-    let world = world();
-    world.volumes("vol");
-    pod_is(&world, "Succeeded");
-    world.refuses("delete pods");
-    world.volumes("vol");
-    world.refuses("nothing");
-    world.remove(&PODS, &Key::new("default", "recycler-for-vol"));
+    let world = world_after_refused_delete();
     world.put_pod("default", "recycler-for-vol", &json!({})).show_all();
     world.keep_pod("recycler-for-vol");
-    // The volume is Failed since the delete was refused, and says no more.
+    // The volume is Failed since the delete was refused, so no further event is emitted.
     for expected in [&[DELETE][..], &[], &[]] {
         assert_eq!(done(world.volumes("vol")), expected);
         assert_eq!(world.volume("vol").status.phase, "Failed", "the Pod may still empty it");
@@ -96,7 +97,6 @@ fn volume_waits_for_another_pod_of_the_name_of_its_recycler_pod() {
 /// Another manager has deleted the Pod that has emptied the volume, and has created one of that name. The cache shows neither.
 #[test]
 fn volume_waits_for_a_pod_of_the_name_of_its_recycler_pod_that_the_cache_lacks() {
-    let old = "Warning VolumeFailedRecycle Recycle failed: old recycler pod found, will retry later";
     for is_created in [true, false] {
         let world = world();
         world.volumes("vol");
@@ -105,7 +105,7 @@ fn volume_waits_for_a_pod_of_the_name_of_its_recycler_pod_that_the_cache_lacks()
         world.put_pod("default", "recycler-for-vol", &json!({}));
         if is_created {
             let refused = format!("{DELETE} refused");
-            assert_eq!(done(world.volumes("vol")), [refused.as_str(), DELETE, STATUS, old]);
+            assert_eq!(done(world.volumes("vol")), [refused.as_str(), DELETE, STATUS, OLD_POD]);
             assert!(world.volume("vol").spec.claim_ref.is_some(), "the Pod may still empty it");
             world.show_all();
         } else {
@@ -117,16 +117,10 @@ fn volume_waits_for_a_pod_of_the_name_of_its_recycler_pod_that_the_cache_lacks()
     }
 }
 
-/// The cache has shown that the Pod is gone, and not yet that another one has its name.
+/// The cache shows that the Pod is gone, and does not show yet that another Pod has its name.
 #[test]
 fn volume_is_not_freed_before_a_live_read_shows_that_no_pod_has_the_name() {
-    let world = world();
-    world.volumes("vol");
-    pod_is(&world, "Succeeded");
-    world.refuses("delete pods");
-    world.volumes("vol");
-    world.refuses("nothing");
-    world.remove(&PODS, &Key::new("default", "recycler-for-vol"));
+    let world = world_after_refused_delete();
     world.show_all();
     world.put_pod("default", "recycler-for-vol", &json!({}));
     assert_eq!(done(world.volumes("vol")), [DELETE]);
@@ -165,7 +159,7 @@ fn what_went_wrong_is_told_once_and_tried_again() {
     assert_eq!(done(world.volumes("vol")), [STATUS, gone]);
 }
 
-/// Nothing but this limit ends a Pod that no node takes, or one whose node is dead. A Pod that has started has its deadline besides.
+/// Only this limit ends an unscheduled Pod or a Pod on a dead node. A Pod that has started has the time of its deadline in addition.
 #[test]
 fn recycler_pod_that_does_not_start_or_end_is_given_up_after_an_hour() {
     for (started, limit) in [(false, 3600), (true, 3600 + 60)] {
@@ -177,7 +171,7 @@ fn recycler_pod_that_does_not_start_or_end_is_given_up_after_an_hour() {
             status["startTime"] = json!(now().to_string());
         }
         world.put_pod("default", "recycler-for-vol", &json!({ "status": status })).show_all();
-        // Somebody sets the clock, which neither ends the wait nor makes it longer.
+        // A change of the clock neither ends the wait nor extends it.
         world.set_clock(31_536_000);
         assert_eq!(done(world.volumes("vol")), [""; 0]);
         world.set_clock(-2 * 31_536_000);
@@ -197,21 +191,20 @@ fn recycler_pod_that_does_not_start_or_end_is_given_up_after_an_hour() {
 
 #[test]
 fn a_pod_of_another_process_is_deleted_first() {
-    let old = "Warning VolumeFailedRecycle Recycle failed: old recycler pod found, will retry later";
     let foreign = |world: &World| {
         world.put_pod("default", "recycler-for-vol", &json!({}));
     };
     let seen = world();
     foreign(&seen);
     seen.show_all();
-    assert_eq!(done(seen.volumes("vol")), [DELETE, STATUS, old]);
+    assert_eq!(done(seen.volumes("vol")), [DELETE, STATUS, OLD_POD]);
     seen.show_all();
     assert_eq!(done(seen.volumes("vol")), [CREATE]);
     // The cache does not show it.
     let unseen = world();
     foreign(&unseen);
     let refused = format!("{CREATE} refused");
-    assert_eq!(done(unseen.volumes("vol")), [&refused, DELETE, STATUS, old]);
+    assert_eq!(done(unseen.volumes("vol")), [&refused, DELETE, STATUS, OLD_POD]);
 }
 
 #[test]

@@ -187,7 +187,7 @@ impl World {
         self.model().set_time(*self.at.borrow());
     }
 
-    /// The clock of this machine is set, by so many seconds.
+    /// Changes the clock of this machine by this number of seconds.
     pub(super) fn set_clock(&self, seconds: i64) {
         let at = self.at.borrow().as_second() + seconds;
         *self.at.borrow_mut() = Timestamp::from_second(at).unwrap();

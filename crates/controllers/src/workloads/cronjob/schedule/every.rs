@@ -68,7 +68,7 @@ fn nanos(text: &str) -> Result<u64, String> {
         }
         rest = after;
     }
-    // The shortest duration has a larger magnitude than the longest.
+    // Only a negative duration can have this magnitude.
     if nanos == MOST && !text.starts_with('-') {
         return Err(invalid());
     }

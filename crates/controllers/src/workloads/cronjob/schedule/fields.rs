@@ -183,7 +183,7 @@ fn number(text: &str) -> Result<u64, ScheduleError> {
     if unsigned.is_empty() {
         return Err(failed("invalid syntax"));
     }
-    // The first character that is no digit, or has no room, is the error.
+    // The error is that of the first character that is no digit or makes the number overflow.
     for byte in unsigned.bytes() {
         if !byte.is_ascii_digit() {
             return Err(failed("invalid syntax"));

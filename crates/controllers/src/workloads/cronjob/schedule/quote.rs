@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// Quotes a text as a Go string literal. Characters that can be printed stay.
+/// Quotes a text as a Go string literal. Printable characters are not escaped.
 pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::from('"');
     for char in text.chars() {
@@ -25,7 +25,7 @@ pub(super) fn quoted(text: &str) -> String {
     quoted + "\""
 }
 
-/// Quotes a text as Go's errors about durations do: bytes beyond ASCII are escaped, one by one.
+/// Quotes a text as Go's errors about durations do: each byte beyond ASCII is escaped.
 pub(super) fn quoted_bytes(text: &str) -> String {
     let mut quoted = String::from('"');
     for byte in text.bytes() {
@@ -40,9 +40,11 @@ pub(super) fn quoted_bytes(text: &str) -> String {
 
 /// Whether a character is a letter, mark, number, punctuation, symbol or the space.
 fn is_printed(char: char) -> bool {
-    // Rust escapes a mark only where it has no character to stand on.
-    let text = format!("a{char}");
-    char.is_ascii() || text.escape_debug().eq(text.chars())
+    char.is_ascii() || {
+        // `escape_debug` escapes a mark only at the start of a text.
+        let text = format!("a{char}");
+        text.escape_debug().eq(text.chars())
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Coxswain's reading of schedules next to that of the library that kube-controller-manager reads schedules with.
+//! Compares Coxswain's parser of schedules with the library that kube-controller-manager uses.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -7,12 +7,12 @@ use super::super::schedule::Schedule;
 use coxswain_machinery::oracle::{Comparison, KnownDifference, Random, SEPARATOR};
 use coxswain_machinery::zones::Zones;
 
-/// Whether a name of a zone is a path that the machine's files may resolve, which the oracle does not answer.
+/// Whether the name of a zone is a path that the machine's files may resolve. The oracle does not answer such questions.
 fn is_path(zone: &str) -> bool {
     zone.contains("//") || zone.contains("/./") || zone.starts_with("./") || zone.ends_with('/')
 }
 
-/// The zone, the time and the schedule of a question, and the next times or the error as the oracle shows them.
+/// Returns the answer to a question (zone, time and schedule) in the form of the oracle: the next times or the error.
 fn read(question: &str) -> Option<Value> {
     let (zone, rest) = question.split_once(SEPARATOR).unwrap_or((question, ""));
     let (seconds, text) = rest.split_once(SEPARATOR).unwrap_or((rest, ""));

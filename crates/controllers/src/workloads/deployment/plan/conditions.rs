@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use coxswain_machinery::api::apps::{DeploymentCondition, DeploymentStatus};
 use coxswain_machinery::wire::{Str, Time};
 
-/// The reason of a condition, and of an event.
+/// Reason of the condition and of the event about a refused create.
 pub(super) const CREATE_ERROR: &str = "ReplicaSetCreateError";
 /// Enough pods are available.
 pub(super) const AVAILABLE: &str = "Available";

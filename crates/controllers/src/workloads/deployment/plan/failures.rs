@@ -27,7 +27,7 @@ pub(super) enum Verdict<'a> {
     Collision,
     /// The ReplicaSet could not be created.
     CreateFailed(&'a Failure),
-    /// The name is taken, as the last ones were, and the next one is tried after this pause.
+    /// The name is taken, as the last names were. The next name is tried after this pause.
     Paused(&'a Failure, Duration),
 }
 
@@ -85,7 +85,7 @@ pub(super) fn count_collision(mut draft: Draft<'_>) -> Result<Plan, Unplannable>
     draft.into_plan()
 }
 
-/// Says that the ReplicaSet could not be created, and why, and retries at the end of the pause.
+/// Records that the ReplicaSet could not be created, and retries at the end of the pause.
 pub(super) fn record_pause(
     draft: Draft<'_>,
     failure: &Failure,

@@ -1,7 +1,7 @@
-//! How long no further name is tried for a ReplicaSet when the last ones did not stay as they were created.
+//! Pauses before the next name of a ReplicaSet is tried, if the last ReplicaSets did not stay as they were created.
 //!
-//! An admission webhook may change the template of each ReplicaSet again with each update, or remove its owner and labels. After three of these
-//! the next one is created ten minutes later. In the first case each further one is created after twice the time.
+//! An admission webhook may change the template of each ReplicaSet again with each update, or remove its owner and labels. After three such
+//! ReplicaSets the next one is created ten minutes later. If templates are changed, the pause doubles with each further ReplicaSet.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -22,8 +22,8 @@ const NEXT_NAME: SignedDuration = SignedDuration::from_mins(10);
 /// Maximum number of doublings. It follows from the number of names that are checked.
 const MOST_DOUBLED: usize = 1 + MOST_COLLISIONS - MOST_CHANGED;
 
-/// Returns how long no further name is tried after the last one was found taken by `existing`; `None` if the next one is tried at once.
-/// Later one more is tried, because admission may have changed.
+/// Returns the pause after the last name was found taken by `existing`; `None` if the next name is tried at once. After the pause the next
+/// name is tried, because admission may have changed.
 pub(super) fn before_next_name(
     names: &Names,
     draft: &Draft<'_>,
@@ -47,8 +47,8 @@ fn after_changed(names: &Names, draft: &Draft<'_>) -> Result<Option<SignedDurati
 }
 
 /// Returns the rest of the pause after `existing` if it and the last [`MOST_CHANGED`] ReplicaSets of the template have the template
-/// and no owner: an admission webhook removes owner and labels, and would take the next name in the same way. One such ReplicaSet is
-/// also what a user leaves who keeps it for debugging.
+/// and no owner: an admission webhook removes owner and labels, and would take the next name in the same way. A single such ReplicaSet may
+/// be one that a user keeps for debugging.
 fn after_disowned(
     names: &Names,
     draft: &Draft<'_>,
@@ -70,9 +70,9 @@ fn after_disowned(
     Ok((disowned >= MOST_CHANGED).then(|| NEXT_NAME.saturating_sub(age(&existing.metadata, draft))))
 }
 
-/// Returns how long ago a ReplicaSet was created. One that seems to be created later than now shows that the clock of this machine or of the API
-/// server is wrong. Then the time counts since the Deployment's condition says that the name is taken, which this machine has written. A
-/// Deployment without a deadline has no such condition, and does not wait.
+/// Returns the time since a ReplicaSet was created. If its creation is in the future, the clock of this machine or of the API server is wrong.
+/// Then the time counts from the update of the Deployment's condition about the taken name, which this machine has written. A Deployment
+/// without a deadline has no such condition, and does not wait.
 fn age(set: &ObjectMeta, draft: &Draft<'_>) -> SignedDuration {
     let created = set.creation_timestamp.map_or(draft.now, Timestamp::from);
     if created <= draft.now {

@@ -8,7 +8,7 @@ use coxswain_machinery::api::AnyObject;
 use coxswain_machinery::api::apps::{Deployment, ReplicaSet};
 use coxswain_machinery::api::kinds::REPLICA_SETS;
 use coxswain_machinery::model::template::Template;
-use coxswain_machinery::model::{Failure, Key};
+use coxswain_machinery::model::{Failure, Key, Plan};
 use coxswain_machinery::wire::Raw;
 use coxswain_machinery::wire::splice::{Edit, edit, put_bytes};
 
@@ -47,7 +47,7 @@ fn replica_set_changed_by_admission_is_the_new_one() {
         set.metadata.annotations = set.metadata.annotations.with(ANNOTATION, &own_hash("nginx:9"));
     });
     assert_eq!(lines(&deployment(|_| {}), &known), [""; 0]);
-    let collided = deployment(|deployment| deployment.status.collision_count = Some(3));
+    let collided = collided(3);
     assert!(lines(&collided, &created("nginx:9", Some(2), |_| {}))[0].starts_with("update web-1 "));
 }
 
@@ -113,6 +113,28 @@ fn replica_set_that_was_rolled_out_last_comes_first_of_several_spellings() {
     assert_eq!(respelled, [""; 0], "one of another spelling is the present one, too");
 }
 
+fn collided(count: i32) -> Arc<Deployment> {
+    deployment(|deployment| deployment.status.collision_count = Some(count))
+}
+
+/// Returns the plan after the name of a new ReplicaSet was found taken by the last of these.
+fn plan_of_taken(collided: &Arc<Deployment>, sets: &[Arc<ReplicaSet>]) -> Plan {
+    let existing = sets.last().map(|set| Arc::clone(set) as AnyObject);
+    let mut view = view(collided, sets);
+    view.failures = vec![Failure {
+        what: "create".to_owned(),
+        verb: "create",
+        subresource: "",
+        kind: &REPLICA_SETS,
+        key: Key::new("default", "web-x"),
+        code: 409,
+        reason: "AlreadyExists".into(),
+        message: "it exists".to_owned(),
+        existing,
+    }];
+    super::super::plan::plan(&view, now())
+}
+
 /// A webhook that changes the template with each update, too.
 #[test]
 fn few_replica_sets_are_created_for_a_template_that_never_stays() {
@@ -129,22 +151,7 @@ fn few_replica_sets_are_created_for_a_template_that_never_stays() {
         (1..=count).zip(collisions).map(set).collect()
     };
     let taken = |count: i32, age: i64| {
-        let collided = deployment(|deployment| deployment.status.collision_count = Some(count - 1));
-        let sets = sets(count, age);
-        let existing = sets.last().map(|set| Arc::clone(set) as AnyObject);
-        let mut view = view(&collided, &sets);
-        view.failures = vec![Failure {
-            what: "create".to_owned(),
-            verb: "create",
-            subresource: "",
-            kind: &REPLICA_SETS,
-            key: Key::new("default", "web-x"),
-            code: 409,
-            reason: "AlreadyExists".into(),
-            message: "it exists".to_owned(),
-            existing,
-        }];
-        let plan = super::super::plan::plan(&view, now());
+        let plan = plan_of_taken(&collided(count - 1), &sets(count, age));
         (all_steps(&plan).len(), updated(&plan).unwrap().status.collision_count)
     };
     assert_eq!(taken(2, 0), (1, Some(2)), "the next name is tried");
@@ -154,7 +161,7 @@ fn few_replica_sets_are_created_for_a_template_that_never_stays() {
     assert_eq!(taken(4, 1200), (1, Some(4)));
 }
 
-/// A ReplicaSet without owner and labels that has the name for this count of collisions.
+/// Returns a ReplicaSet without owner and labels that has the name for this count of collisions.
 fn disowned(collisions: Option<i32>, age: i64) -> Arc<ReplicaSet> {
     let hash = Template::new(&template("nginx:1")).unwrap().hash(collisions);
     created("nginx:1", collisions, |set| {
@@ -165,28 +172,11 @@ fn disowned(collisions: Option<i32>, age: i64) -> Arc<ReplicaSet> {
     })
 }
 
-/// The count of collisions and the delay after the last of these ReplicaSets was met by its name.
-fn met(collided: &Arc<Deployment>, sets: &[Arc<ReplicaSet>]) -> (Option<i32>, Option<Duration>) {
-    let existing = sets.last().map(|set| Arc::clone(set) as AnyObject);
-    let mut view = view(collided, sets);
-    view.failures = vec![Failure {
-        what: "create".to_owned(),
-        verb: "create",
-        subresource: "",
-        kind: &REPLICA_SETS,
-        key: Key::new("default", "web-x"),
-        code: 409,
-        reason: "AlreadyExists".into(),
-        message: "it exists".to_owned(),
-        existing,
-    }];
-    let plan = super::super::plan::plan(&view, now());
+/// Returns the count of collisions and the pause after the name of the last of these ReplicaSets was found taken.
+fn outcome(collided: &Arc<Deployment>, sets: &[Arc<ReplicaSet>]) -> (Option<i32>, Option<Duration>) {
+    let plan = plan_of_taken(collided, sets);
     let collisions = updated(&plan).map_or(collided.status.collision_count, |to| to.status.collision_count);
     (collisions, plan.requeue_after.filter(|_| plan.end))
-}
-
-fn collided(count: i32) -> Arc<Deployment> {
-    deployment(|deployment| deployment.status.collision_count = Some(count))
 }
 
 /// A webhook that removes the owner and the labels of each ReplicaSet.
@@ -195,7 +185,7 @@ fn few_replica_sets_are_created_for_a_webhook_that_removes_their_owner() {
     let taken = |count: i32, age: i64| {
         let earlier = std::iter::once(None).chain((1..count).map(Some)).map(|count| disowned(count, 9_000));
         let sets: Vec<_> = earlier.chain([disowned(Some(count), age)]).collect();
-        met(&collided(count), &sets)
+        outcome(&collided(count), &sets)
     };
     assert_eq!(taken(2, 0), (Some(3), None), "the next name is tried");
     let seconds = |seconds| Some(Duration::from_secs(seconds));
@@ -207,18 +197,19 @@ fn few_replica_sets_are_created_for_a_webhook_that_removes_their_owner() {
 /// The count of collisions is that of all templates that the Deployment had.
 #[test]
 fn replica_set_that_a_user_keeps_for_debugging_does_not_stop_a_rollout() {
-    assert_eq!(met(&collided(3), &[disowned(Some(3), 60)]), (Some(4), None));
-    // Those before it belong to others, or have other templates.
+    assert_eq!(outcome(&collided(3), &[disowned(Some(3), 60)]), (Some(4), None));
+    // The earlier ReplicaSets have other templates.
     let others = [None, Some(1), Some(2)].map(|count| {
         let mut set = (*disowned(count, 60)).clone();
         set.spec.template = template("nginx:9");
         Arc::new(set)
     });
     let all: Vec<_> = others.into_iter().chain([disowned(Some(3), 60)]).collect();
-    assert_eq!(met(&collided(3), &all), (Some(4), None));
+    assert_eq!(outcome(&collided(3), &all), (Some(4), None));
+    // The last ReplicaSet has another owner.
     let foreign = created("nginx:1", Some(3), |set| set.metadata.owner_references[0].uid = "another".into());
     let all = [disowned(None, 60), disowned(Some(1), 60), disowned(Some(2), 60), foreign];
-    assert_eq!(met(&collided(3), &all), (Some(4), None), "it is another owner's");
+    assert_eq!(outcome(&collided(3), &all), (Some(4), None), "it is another owner's");
 }
 
 /// The API server's clock is an hour ahead.
@@ -233,13 +224,13 @@ fn pause_lasts_ten_minutes_although_a_clock_is_wrong() {
         })
     };
     let seconds = |seconds| Some(Duration::from_secs(seconds));
-    assert_eq!(met(&collided(3), &sets), (Some(3), seconds(600)));
-    assert_eq!(met(&refused(599), &sets), (Some(3), seconds(1)));
-    assert_eq!(met(&refused(600), &sets), (Some(4), None));
-    // No condition says since when it waits.
+    assert_eq!(outcome(&collided(3), &sets), (Some(3), seconds(600)));
+    assert_eq!(outcome(&refused(599), &sets), (Some(3), seconds(1)));
+    assert_eq!(outcome(&refused(600), &sets), (Some(4), None));
+    // A Deployment without a deadline has no condition from which the pause could count.
     let endless = deployment(|deployment| {
         deployment.status.collision_count = Some(3);
         deployment.spec.progress_deadline_seconds = None;
     });
-    assert_eq!(met(&endless, &sets), (Some(4), None));
+    assert_eq!(outcome(&endless, &sets), (Some(4), None));
 }

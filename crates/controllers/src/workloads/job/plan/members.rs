@@ -77,9 +77,9 @@ impl<'a> Members<'a> {
         let mut keep = |pod: &'a Pod, is_adopted: bool| {
             let uid = &pod.metadata.uid;
             let has_succeeded = pod.status.phase == "Succeeded";
-            // A pod that is deleted by somebody counts as failed. After the deletion of the Job in the foreground, caches may show the deletions
-            // of its pods together with that of the Job. These are no failures, which could fail the Job.
-            let is_deleted = pod.metadata.is_deleting() && !member::goes_after_its_pods(&job.metadata);
+            // A pod that somebody deletes counts as failed. The garbage collector deletes the pods of a Job that is deleted in the foreground,
+            // and caches may show these deletions together with that of the Job. They are no failures: failures could fail the Job.
+            let is_deleted = pod.metadata.is_deleting() && !member::is_deleted_in_foreground(&job.metadata);
             let has_failed = pod.status.phase == "Failed" || !is_strict && is_deleted && !has_succeeded;
             members.kept.push(Member {
                 pod,

@@ -48,7 +48,7 @@ fn as_many_pods_are_made_as_are_wanted() {
     }
 }
 
-/// As by kube-controller-manager, whose Job shows a refused pod as active until its next sync.
+/// In kube-controller-manager a Job counts a refused pod as active until the next sync.
 #[test]
 fn status_counts_no_pod_that_is_withheld() {
     let job = job(|job| {

@@ -147,7 +147,7 @@ fn pods_deleted_with_their_job_are_no_failures() {
     // The clocks of two API servers may differ.
     let told = steps_of(&foreground, &[pod("a", deleted_in(30, 11)), pod("b", deleted_in(0, 9))]);
     assert_eq!(told, ["status 0/0/2 0+0", "untrack a", "untrack b"]);
-    // This one failed by itself.
+    // A pod whose phase is Failed counts, and so does a deleted pod of a Job that is not deleted in the foreground.
     let failed = pod("c", |pod: &mut Pod| pod.status.phase = "Failed".into());
     for (job, pod) in [(&foreground, failed), (&going("example.com/held"), pod("c", deleted_in(30, 9)))] {
         let told = steps_of(job, &[pod]);
