@@ -140,10 +140,17 @@ impl<'a> Leaderless<'a> {
         text.contains(&self.name)
     }
 
-    /// What was carried out here of these requests.
+    /// What was carried out here of these requests. Single deletes in the namespace that ends are left out: Endpoints and slices
+    /// there go with the namespace's collections, or a moment before by a controller that missed their Service. The Go manager does
+    /// either.
     pub(super) fn written<'e>(&self, requests: impl Iterator<Item = &'e AuditEvent>) -> Sorts {
+        let ending = format!("{}-ending", self.name);
+        let by_chance =
+            |request: &AuditEvent| request.verb == "delete" && request.place().starts_with(&ending);
         let mut sorts = Sorts::new();
-        for request in requests.filter(|request| self.concerns(request.place()) && request.succeeded()) {
+        for request in requests
+            .filter(|request| self.concerns(request.place()) && request.succeeded() && !by_chance(request))
+        {
             // Ours carries a resource version.
             let verb = if request.resource().starts_with("servicecidrs") { "change" } else { &request.verb };
             *sorts
