@@ -73,6 +73,7 @@ func TestQuestions(t *testing.T) {
 		{"int-or-string", "25%\x1f10", `{"reads":{"down":2,"up":3}}`},
 		{"label-selector", "In app web\x1f\x1fapp=web\x1f", `{"reads":{"matches":[true,false],"requirements":["app in web"]}}`},
 		{"name", "A.b", `{"reads":{"label":false,"labelKey":true,"labelValue":true,"subdomain":false}}`},
+		{"object", "meta.k8s.io/v1\x1fPartialObjectMetadata\x1f\n\x03\n\x01a\x98\x06\x01", `{"reads":{"object":"0a110a016112001a0022002a00320038004200"}}`},
 		{"quantity", "1\x1f500m", `{"reads":{"canonical":"1","difference":"500m","milli":1000,"order":1,"rounded":"1","sign":1,"sum":"1500m","value":1}}`},
 		{"schedule", "UTC\x1f0\x1f0 0 1 1 *\x1f", `{"reads":{"error":"failed to parse int from *\u001f: strconv.Atoi: parsing \"*\\x1f\": invalid syntax"}}`},
 		{"schedule", "UTC\x1f0\x1f@every 1h", `{"reads":{"times":[3600,7200,10800,14400,18000,21600]}}`},

@@ -16,6 +16,8 @@ var questions = map[string]question{
 	"int-or-string":  scaleIntOrString,
 	"label-selector": compileLabelSelector,
 	"name":           judgeName,
+	"object":         readObject,
+	"object-json":    readObjectJSON,
 	"quantity":       readQuantities,
 	"schedule":       readSchedule,
 	"selector":       parseSelector,
