@@ -71,6 +71,8 @@ func TestQuestions(t *testing.T) {
 		{"duration", "90s", `{"reads":{"nanoseconds":90000000000,"text":"1m30s"}}`},
 		{"flag", "strings\x1fa,b\x1fc", `{"reads":["a","b","c"]}`},
 		{"int-or-string", "25%\x1f10", `{"reads":{"down":2,"up":3}}`},
+		{"json", `{"a":[1,2.5],"a":"\ud800"}`, "{\"reads\":{\"kubernetes\":{\"a\":\"text \ufffd\"},\"standard\":{\"a\":\"text \ufffd\"}}}"},
+		{"json", "-1", `{"reads":{"kubernetes":"int -1","standard":"float bff0000000000000"}}`},
 		{"label-selector", "In app web\x1f\x1fapp=web\x1f", `{"reads":{"matches":[true,false],"requirements":["app in web"]}}`},
 		{"name", "A.b", `{"reads":{"label":false,"labelKey":true,"labelValue":true,"subdomain":false}}`},
 		{"object", "meta.k8s.io/v1\x1fPartialObjectMetadata\x1f\n\x03\n\x01a\x98\x06\x01", `{"reads":{"object":"0a110a016112001a0022002a00320038004200"}}`},

@@ -14,6 +14,7 @@ var questions = map[string]question{
 	"duration":       readDuration,
 	"flag":           readFlag,
 	"int-or-string":  scaleIntOrString,
+	"json":           readJSON,
 	"label-selector": compileLabelSelector,
 	"name":           judgeName,
 	"object":         readObject,
