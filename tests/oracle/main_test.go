@@ -80,6 +80,8 @@ func TestQuestions(t *testing.T) {
 		{"schedule", "UTC\x1f0\x1f0 0 1 1 *\x1f", `{"reads":{"error":"failed to parse int from *\u001f: strconv.Atoi: parsing \"*\\x1f\": invalid syntax"}}`},
 		{"schedule", "UTC\x1f0\x1f@every 1h", `{"reads":{"times":[3600,7200,10800,14400,18000,21600]}}`},
 		{"selector", "app>1\x1fapp=2", `{"reads":{"matches":[true],"requirements":["app gt 1"]}}`},
+		{"server", "tls\x1fapi.test:0443", `{"reads":{"host":"api.test","path":"/version","port":443,"scheme":"https"}}`},
+		{"server", "\x1fhttp://api.test//a/../b!", `{"reads":{"host":"api.test","path":"/b%21/version","port":80,"scheme":"http"}}`},
 		{"time", "1970-01-01T00:00:01Z", `{"reads":{"time":{"nanoseconds":0,"seconds":1,"text":"\"1970-01-01T00:00:01Z\""}}}`},
 	} {
 		var out bytes.Buffer

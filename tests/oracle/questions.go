@@ -22,6 +22,7 @@ var questions = map[string]question{
 	"quantity":       readQuantities,
 	"schedule":       readSchedule,
 	"selector":       parseSelector,
+	"server":         readServer,
 	"time":           readTime,
 }
 
