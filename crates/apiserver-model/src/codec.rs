@@ -198,7 +198,7 @@ fn encode_value(number: u32, holds: FieldType, json: &Json, out: &mut Vec<u8>) {
     match holds {
         FieldType::Text => put_text(out, number, text()),
         FieldType::Int | FieldType::Long => {
-            put_varint_field(out, number, json.as_i64().unwrap_or_default() as u64)
+            put_varint_field(out, number, json.as_i64().unwrap_or_default() as u64);
         }
         FieldType::Bool => put_varint_field(out, number, u64::from(json.as_bool().unwrap_or_default())),
         FieldType::Bytes => put_bytes(out, number, &BASE64_STANDARD.decode(text()).unwrap_or_default()),
