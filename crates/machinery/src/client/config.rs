@@ -11,8 +11,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use http::Uri;
+use http::uri::PathAndQuery;
 use kube::client::AuthError;
 use kube::config::{Cluster, Kubeconfig, KubeconfigError};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::kubeconfig::{decode_data, read_kubeconfig};
@@ -147,7 +149,7 @@ impl Connection {
         if let Some(master) = master {
             config.cluster_url = master_url(master, has_tls(&config))?;
         }
-        check_server(&config.cluster_url).map_err(wrong)?;
+        config.cluster_url = check_server(&config.cluster_url).map_err(wrong)?;
         Self { authorities, ..Self::new(config, origin) }.through(proxy_url.as_deref())
     }
 
@@ -280,19 +282,58 @@ fn has_tls(config: &kube::Config) -> bool {
 }
 
 /// `--master` as a URL; without a scheme it is `http`, or `https` with TLS material at hand.
-fn master_url(master: &str, tls: bool) -> Result<Uri, ConfigError> {
+pub(super) fn master_url(master: &str, tls: bool) -> Result<Uri, ConfigError> {
     let url = match master.split_once("://") {
         Some(_) => master.to_owned(),
+        None if master.contains(['/', '?', '#']) => {
+            return Err(ConfigError::Master {
+                why: "without a scheme it must be HOST or HOST:PORT".to_owned(),
+            });
+        }
         None => format!("{}://{master}", if tls { "https" } else { "http" }),
     };
     let url: Uri = url
         .parse()
         .map_err(|error: http::uri::InvalidUri| ConfigError::Master { why: format!("not a URL: {error}") })?;
-    check_server(&url).map_err(|why| ConfigError::Master { why })?;
-    Ok(url)
+    check_server(&url).map_err(|why| ConfigError::Master { why })
 }
 
-fn check_server(url: &Uri) -> Result<(), String> {
+/// Characters that Go escapes in a path.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b':')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b'@');
+
+/// The path of a server as Go sends it: without empty segments, `.` and `..`, and with other escapes.
+fn clean_path(path: &str) -> Result<String, String> {
+    let is_escape =
+        |digits: &str| digits.as_bytes().get(..2).is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit));
+    if !path.split('%').skip(1).all(is_escape) {
+        return Err("the server's URL has a malformed escape".to_owned());
+    }
+    let decoded: Vec<u8> = percent_decode_str(path).collect();
+    let mut segments = Vec::new();
+    for segment in decoded.split(|byte| *byte == b'/') {
+        match segment {
+            b"" | b"." => {}
+            b".." => drop(segments.pop()),
+            segment => segments.push(percent_encode(segment, ESCAPED).to_string()),
+        }
+    }
+    Ok(format!("/{}", segments.join("/")))
+}
+
+/// The address of a server with its path in the form in which it is sent.
+fn check_server(url: &Uri) -> Result<Uri, String> {
     if !matches!(url.scheme_str(), Some("http" | "https")) {
         return Err("the server's URL must begin with https:// or http://".to_owned());
     }
@@ -300,13 +341,22 @@ fn check_server(url: &Uri) -> Result<(), String> {
     if authority.contains('@') {
         return Err("the server's URL must not hold credentials".to_owned());
     }
-    if url.host().is_none_or(str::is_empty) {
+    let host = url.host().unwrap_or_default();
+    if host.is_empty() {
         return Err("the server's URL has no host".to_owned());
+    }
+    let port = authority.strip_prefix(host).and_then(|rest| rest.strip_prefix(':')).unwrap_or_default();
+    if !port.is_empty() && (!port.bytes().all(|byte| byte.is_ascii_digit()) || port.parse::<u16>().is_err()) {
+        return Err("the server's URL has a port that is no number up to 65535".to_owned());
     }
     if url.query().is_some() {
         return Err("the server's URL must not have a query".to_owned());
     }
-    Ok(())
+    let path = clean_path(url.path())?;
+    let mut parts = url.clone().into_parts();
+    parts.path_and_query =
+        Some(PathAndQuery::try_from(path).map_err(|error| format!("the server's URL: {error}"))?);
+    Uri::from_parts(parts).map_err(|error| format!("the server's URL: {error}"))
 }
 
 /// What is wrong with a kubeconfig. The parser's own words may quote a line of it, and so a key: they are not used.

@@ -424,6 +424,10 @@ pub enum IntOrString {
 
 impl Field for Option<IntOrString> {
     fn merge(&mut self, value: Value<'_>, source: Source<'_>) -> Result<(), WireError> {
+        if self.is_some() {
+            // Go merges both.
+            return Err(WireError::new("a number or string occurs twice"));
+        }
         let mut wire = WireIntOrString::default();
         wire.merge(value, source)?;
         *self = Some(if wire.r#type == 0 {

@@ -9,6 +9,7 @@ use crate::api::apps::RevisionDocument;
 use crate::api::core::ConfigMap;
 use crate::api::meta::ObjectMeta;
 use crate::api::pod::Pod;
+use crate::api::system::ValidatingAdmissionPolicy;
 use crate::wire::splice::{Edit, edit, get};
 use crate::wire::{
     Message as _, ObjectHead, Str, WatchFrame, decode_list, path, unwrap_envelope, wrap_envelope,
@@ -236,6 +237,65 @@ fn every_field_of_the_table_is_read() {
         let spelt = fields.split('\t').filter(|field| !field.is_empty() && !field.ends_with(" aside"));
         let read = schema::SCHEMA.fields(schema::SCHEMA.named(name).unwrap());
         assert_eq!(read.len(), spelt.count(), "{name}");
+    }
+}
+
+/// Kubernetes' types read the first ones so, and refuse or merge the others.
+#[test]
+fn members_are_those_that_kubernetes_reads() {
+    let envelope = protobuf(&json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "spec": {"variables": [{"name": "a", "expression": "1"}], "validations": [{"expression": "true"}]},
+    }));
+    let policy = ValidatingAdmissionPolicy::decode(&unwrap_envelope(&envelope).unwrap()).unwrap();
+    assert_eq!((&*policy.spec.variables[0].name, &*policy.spec.variables[0].expression), ("a", "1"));
+    assert_eq!(policy.spec.validations[0].expression, "true");
+
+    let error = |json: &str| object_from_json(json.as_bytes()).unwrap_err().to_string();
+    for (json, expected) in [
+        (r#"{"apiVersion":"v1","kind":"Pod","metadata":{},"metadata":{}}"#, "in metadata: it occurs twice"),
+        (
+            r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","name":"a"}}"#,
+            "in metadata.name: it occurs twice",
+        ),
+        (r#"{"apiVersion":"v1","kind":"Pod","Kind":"Secret"}"#, "in kind: it has another spelling"),
+        (
+            "{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"\u{212a}ind\":\"Secret\"}",
+            "in kind: it has another spelling",
+        ),
+        (
+            r#"{"apiVersion":"apps/v1","kind":"Deployment","spec":{"replicas":3000000000}}"#,
+            "in spec.replicas: its type is another one",
+        ),
+    ] {
+        assert!(error(json).ends_with(expected), "{json}: {}", error(json));
+    }
+    let twice =
+        r#"{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"a":"b","a":"c"},"generation":3000000000}}"#;
+    let envelope = object_from_json(twice.as_bytes()).unwrap();
+    let pod = Pod::decode(&unwrap_envelope(&envelope.into()).unwrap()).unwrap();
+    assert_eq!(
+        (pod.metadata.labels.get("a").map(Str::as_str), pod.metadata.generation),
+        (Some("c"), 3_000_000_000)
+    );
+    assert!(
+        metadata_from_json(
+            br#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"metadata":{"name":"b"}}"#
+        )
+        .is_err()
+    );
+}
+
+#[test]
+fn times_of_1970_survive_and_the_zero_time_is_null() {
+    for (text, expected) in [
+        (json!("1970-01-01T00:00:00Z"), json!("1970-01-01T00:00:00Z")),
+        (json!("0001-01-01T00:00:00Z"), Json::Null),
+    ] {
+        let envelope =
+            protobuf(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"creationTimestamp": text}}));
+        assert_eq!(back(&envelope)["metadata"]["creationTimestamp"], expected);
     }
 }
 
