@@ -126,11 +126,12 @@ fn what_goes_as_json_is_upstreams() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The name of a field in JSON, which is that of the definition but for the expressions of admission policies.
+/// Returns the name of a field in JSON, which is that of the definition with few exceptions.
 fn name_in_json<'a>(message: &str, field: &'a str) -> &'a str {
     match field {
         "Expression" if message.starts_with("admissionregistration.") => "expression",
         "Name" if message.starts_with("admissionregistration.") => "name",
+        "uID" if message.starts_with("authentication.") => "uid",
         field => field,
     }
 }

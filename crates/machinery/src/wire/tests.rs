@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::splice::{Edit, edit, get, put_bytes, put_varint_field, runs};
 use super::*;
+use crate::api::apps::RevisionDocument;
 
 message! {
     struct Inner = "test.Inner" {
@@ -296,6 +297,20 @@ proptest! {
         prop_assert_eq!(others(&bytes), others(&edited));
         prop_assert_eq!(get(&edited, &[7]).unwrap(), Some(Value::Bytes(b"set".as_slice())));
     }
+}
+
+#[test]
+fn contents_that_occur_twice_are_the_last_ones() {
+    let field = |raw: &[u8]| {
+        let (mut inner, mut out) = (Vec::new(), Vec::new());
+        put_bytes(&mut inner, 1, raw);
+        put_bytes(&mut out, 2, &inner);
+        out
+    };
+    let twice = [field(b"{}"), field(b"[]")].concat();
+    assert_eq!(RevisionDocument::decode(&twice.into()).unwrap().data.raw.to_vec(), b"[]");
+    let emptied = [field(b"{}"), vec![0x12, 0]].concat();
+    assert_eq!(RevisionDocument::decode(&emptied.into()).unwrap().data.raw.to_vec(), b"{}");
 }
 
 /// Go merges both halves, and refuses or cuts off such numbers; no API server writes them.

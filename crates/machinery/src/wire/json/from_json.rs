@@ -297,7 +297,10 @@ fn put_value(number: u32, holds: FieldType, value: &RawValue, out: &mut Vec<u8>)
             put_bytes(out, number, &bytes);
         }
         FieldType::Quantity => {
-            // A number is a quantity too.
+            // A number is a quantity too. Go refuses a quantity with an escape.
+            if value.get().contains('\\') {
+                return Err(JsonError::new("a quantity has an escape"));
+            }
             let spelt = text(value).unwrap_or_else(|_| value.get().to_owned());
             nested(number, out, |body| put_bytes(body, 1, spelt.trim().as_bytes()));
         }

@@ -18,6 +18,8 @@ mod to_json;
 #[cfg(test)]
 mod differential;
 #[cfg(test)]
+mod members;
+#[cfg(test)]
 mod tests;
 
 use serde_json::error::Category;

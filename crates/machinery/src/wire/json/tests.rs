@@ -12,7 +12,7 @@ use crate::api::pod::Pod;
 use crate::api::system::ValidatingAdmissionPolicy;
 use crate::wire::splice::{Edit, edit, get};
 use crate::wire::{
-    Message as _, ObjectHead, Str, WatchFrame, decode_list, path, unwrap_envelope, wrap_envelope,
+    Message as _, ObjectHead, Str, Value, WatchFrame, decode_list, path, unwrap_envelope, wrap_envelope,
 };
 
 fn protobuf(json: &Json) -> Bytes {
@@ -285,6 +285,43 @@ fn members_are_those_that_kubernetes_reads() {
         )
         .is_err()
     );
+}
+
+/// Kubernetes' types have these names; the definitions in protobuf have others.
+#[test]
+fn names_that_differ_from_the_definitions_are_those_of_kubernetes() {
+    let request = json!({
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"boundObjectRef": {"uid": "u"}},
+    });
+    let envelope = protobuf(&request);
+    let object = unwrap_envelope(&envelope).unwrap();
+    assert_eq!(get(&object, &[2, 3, 4]).unwrap(), Some(Value::Bytes(b"u")), "{request}");
+    let class = json!({
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "spec": {"config": [{"opaque": {"driver": "d"}}]},
+    });
+    let envelope = protobuf(&class);
+    let object = unwrap_envelope(&envelope).unwrap();
+    assert_eq!(get(&object, &[2, 2, 1, 1, 1]).unwrap(), Some(Value::Bytes(b"d")), "{class}");
+    assert_eq!(back(&envelope), class);
+}
+
+#[test]
+fn quantities_have_blanks_around_them_and_no_escapes() {
+    let quota = |amount: &str| {
+        let text =
+            format!(r#"{{"apiVersion":"v1","kind":"ResourceQuota","spec":{{"hard":{{"pods":{amount}}}}}}}"#);
+        object_from_json(text.as_bytes())
+            .map(|envelope| back(&envelope.into())["spec"]["hard"]["pods"].clone())
+    };
+    for (amount, expected) in [(r#"" 5 ""#, "5"), ("5", "5"), (r#""1e3""#, "1e3")] {
+        assert_eq!(quota(amount).unwrap(), json!(expected), "{amount}");
+    }
+    let error = quota(r#""\u0035""#).unwrap_err().to_string();
+    assert!(error.ends_with("a quantity has an escape"), "{error}");
 }
 
 #[test]
