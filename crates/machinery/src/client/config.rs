@@ -12,7 +12,6 @@ use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 
 use http::Uri;
-use http::uri::PathAndQuery;
 use kube::client::AuthError;
 use kube::config::{Cluster, Kubeconfig, KubeconfigError};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
@@ -378,10 +377,8 @@ fn check_server(url: &Uri) -> Result<Uri, String> {
         return Err("the server's URL must not have a query".to_owned());
     }
     let path = clean_path(url.path())?;
-    let mut parts = url.clone().into_parts();
-    parts.path_and_query =
-        Some(PathAndQuery::try_from(path).map_err(|error| format!("the server's URL: {error}"))?);
-    Uri::from_parts(parts).map_err(|error| format!("the server's URL: {error}"))
+    let server = format!("{}://{authority}{path}", url.scheme_str().unwrap_or_default());
+    server.parse().map_err(|error: http::uri::InvalidUri| format!("the server's URL: {error}"))
 }
 
 /// What is wrong with a kubeconfig. The parser's own words may quote a line of it, and so a key: they are not used.
