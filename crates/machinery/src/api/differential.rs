@@ -15,7 +15,7 @@ use super::kinds;
 use crate::model::quantity::Quantity;
 use crate::oracle::{Comparison, KnownRefusal, Random, SEPARATOR, Translation};
 use crate::wire::json::schema::{Cardinality, Field, FieldType, MessageId, SCHEMA};
-use crate::wire::splice::{put_bytes, put_varint, put_varint_field};
+use crate::wire::splice::{get, put_bytes, put_varint, put_varint_field};
 use crate::wire::text::{held_text, raw_bytes};
 use crate::wire::{self, RawField, Reader, WireError};
 
@@ -83,6 +83,7 @@ fn with_plain_sources(message: MessageId, bytes: &[u8]) -> Result<Vec<u8>, WireE
 /// Returns a message without zeros and unknown fields, in which each field that is no list occurs once.
 fn plain(message: MessageId, bytes: &[u8]) -> Result<Vec<u8>, WireError> {
     let mut parts = BTreeMap::<u32, Vec<u8>>::new();
+    let mut entries = BTreeMap::<(u32, Vec<u8>), Vec<u8>>::new();
     let mut reader = Reader::new(bytes);
     while let Some((number, value, raw)) = reader.next_raw()? {
         let Some(field) = field_of(message, number) else { continue };
@@ -107,19 +108,35 @@ fn plain(message: MessageId, bytes: &[u8]) -> Result<Vec<u8>, WireError> {
             (Cardinality::List, FieldType::Message(inner), wire::Value::Bytes(bytes)) => {
                 put_bytes(part, number, &plain(inner, bytes)?);
             }
+            (Cardinality::Map, _, wire::Value::Bytes(entry)) => {
+                let text = |number| -> Result<Vec<u8>, WireError> {
+                    Ok(get(entry, &[number])?.map_or(Ok(&[][..]), wire::Value::bytes)?.to_vec())
+                };
+                entries.insert((number, text(1)?), text(2)?);
+            }
             _ => part.extend_from_slice(raw),
         }
     }
     let mut out = Vec::new();
     for (number, part) in parts {
         match field_of(message, number) {
-            Some(Field {
-                holds: FieldType::Message(inner),
-                cardinality: Cardinality::One | Cardinality::Flat,
-                ..
-            }) => put_bytes(&mut out, number, &plain(*inner, &part)?),
+            Some(Field { holds: FieldType::Message(inner), cardinality, .. })
+                if matches!(cardinality, Cardinality::One | Cardinality::Flat) =>
+            {
+                let body = plain(*inner, &part)?;
+                // Go has no absent ones.
+                if !body.is_empty() || *cardinality == Cardinality::One {
+                    put_bytes(&mut out, number, &body);
+                }
+            }
             _ => out.extend(part),
         }
+    }
+    for ((number, key), value) in entries {
+        let mut entry = Vec::new();
+        put_bytes(&mut entry, 1, &key);
+        put_bytes(&mut entry, 2, &value);
+        put_bytes(&mut out, number, &entry);
     }
     Ok(out)
 }
