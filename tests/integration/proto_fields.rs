@@ -105,7 +105,7 @@ fn what_goes_as_json_is_upstreams() {
             .iter()
             .map(|(number, field)| {
                 let holds = if aside(*number) { "aside".to_owned() } else { stored(&field.kind) };
-                format!("{number} {} {holds}", field.name)
+                format!("{number} {} {holds}", name_in_json(name, &field.name))
             })
             .collect();
         let base = |field: &str| {
@@ -126,11 +126,22 @@ fn what_goes_as_json_is_upstreams() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Returns the name of a field in JSON, which is that of the definition with few exceptions.
+fn name_in_json<'a>(message: &str, field: &'a str) -> &'a str {
+    match field {
+        "Expression" if message.starts_with("admissionregistration.") => "expression",
+        "Name" if message.starts_with("admissionregistration.") => "name",
+        "uID" if message.starts_with("authentication.") => "uid",
+        field => field,
+    }
+}
+
 /// How the table spells what a field holds, messages without their package.
 fn stored(kind: &str) -> String {
     let base = kind.rsplit([' ', '.']).next().unwrap_or_default().trim_end_matches('>');
     let base = match base {
-        "int32" | "int64" => "int",
+        "int32" => "int",
+        "int64" => "long",
         "Quantity" => "quantity",
         "Time" => "time",
         "MicroTime" => "microtime",

@@ -71,8 +71,11 @@ func TestQuestions(t *testing.T) {
 		{"duration", "90s", `{"reads":{"nanoseconds":90000000000,"text":"1m30s"}}`},
 		{"flag", "strings\x1fa,b\x1fc", `{"reads":["a","b","c"]}`},
 		{"int-or-string", "25%\x1f10", `{"reads":{"down":2,"up":3}}`},
+		{"json", `{"a":[1,2.5],"a":"\ud800"}`, "{\"reads\":{\"kubernetes\":{\"a\":\"text \ufffd\"},\"standard\":{\"a\":\"text \ufffd\"}}}"},
+		{"json", "-1", `{"reads":{"kubernetes":"int -1","standard":"float bff0000000000000"}}`},
 		{"label-selector", "In app web\x1f\x1fapp=web\x1f", `{"reads":{"matches":[true,false],"requirements":["app in web"]}}`},
 		{"name", "A.b", `{"reads":{"label":false,"labelKey":true,"labelValue":true,"subdomain":false}}`},
+		{"object", "meta.k8s.io/v1\x1fPartialObjectMetadata\x1f\n\x03\n\x01a\x98\x06\x01", `{"reads":{"object":"0a110a016112001a0022002a00320038004200"}}`},
 		{"quantity", "1\x1f500m", `{"reads":{"canonical":"1","difference":"500m","milli":1000,"order":1,"rounded":"1","sign":1,"sum":"1500m","value":1}}`},
 		{"schedule", "UTC\x1f0\x1f0 0 1 1 *\x1f", `{"reads":{"error":"failed to parse int from *\u001f: strconv.Atoi: parsing \"*\\x1f\": invalid syntax"}}`},
 		{"schedule", "UTC\x1f0\x1f@every 1h", `{"reads":{"times":[3600,7200,10800,14400,18000,21600]}}`},
@@ -82,6 +85,8 @@ func TestQuestions(t *testing.T) {
 		{"strict-address", "010.0.0.1", `{"refuses":"error: neither an address nor a range"}`},
 		{"strict-address", "10.0.0.1/08", `{"refuses":"error: neither an address nor a range"}`},
 		{"selector", "app>1\x1fapp=2", `{"reads":{"matches":[true],"requirements":["app gt 1"]}}`},
+		{"server", "tls\x1fapi.test:0443", `{"reads":{"host":"api.test","path":"/version","port":443,"scheme":"https"}}`},
+		{"server", "\x1fhttp://api.test//a/../b!", `{"reads":{"host":"api.test","path":"/b%21/version","port":80,"scheme":"http"}}`},
 		{"time", "1970-01-01T00:00:01Z", `{"reads":{"time":{"nanoseconds":0,"seconds":1,"text":"\"1970-01-01T00:00:01Z\""}}}`},
 	} {
 		var out bytes.Buffer

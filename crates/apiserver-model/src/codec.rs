@@ -76,7 +76,7 @@ fn decode_entry(field: &Field, bytes: &[u8]) -> Result<(String, Json), WireError
 fn decode_value(holds: FieldType, value: Value<'_>) -> Result<Json, WireError> {
     Ok(match holds {
         FieldType::Text => Json::from(value.text()?),
-        FieldType::Int => Json::from(value.varint()? as i64),
+        FieldType::Int | FieldType::Long => Json::from(value.varint()? as i64),
         FieldType::Bool => Json::from(value.varint()? != 0),
         FieldType::Bytes => Json::from(BASE64_STANDARD.encode(value.bytes()?)),
         FieldType::Quantity => Json::from(first(value)?.map_or(Ok(Cow::Borrowed("")), Value::text)?),
@@ -197,7 +197,9 @@ fn encode_value(number: u32, holds: FieldType, json: &Json, out: &mut Vec<u8>) {
     let text = || json.as_str().unwrap_or_default();
     match holds {
         FieldType::Text => put_text(out, number, text()),
-        FieldType::Int => put_varint_field(out, number, json.as_i64().unwrap_or_default() as u64),
+        FieldType::Int | FieldType::Long => {
+            put_varint_field(out, number, json.as_i64().unwrap_or_default() as u64);
+        }
         FieldType::Bool => put_varint_field(out, number, u64::from(json.as_bool().unwrap_or_default())),
         FieldType::Bytes => put_bytes(out, number, &BASE64_STANDARD.decode(text()).unwrap_or_default()),
         FieldType::Quantity => {

@@ -10,7 +10,7 @@ use super::meta::{LabelSelector, ObjectMeta};
 use super::storage::PersistentVolumeClaim;
 use crate::model::fitting::NodeConstraints;
 use crate::model::hash;
-use crate::wire::{IntOrString, Keep, Message, Raw, Str, Time, WireError, message};
+use crate::wire::{Contents, IntOrString, Keep, Message, Raw, Str, Time, WireError, message};
 
 const APPS: ApiVersion = ApiVersion { group: "apps", version: "v1" };
 
@@ -372,6 +372,6 @@ message! {
     /// Any JSON.
     pub struct RawExtension = "k8s.io.apimachinery.pkg.runtime.RawExtension" {
         /// The JSON.
-        1 => raw: Raw,
+        1 => raw: Contents,
     }
 }

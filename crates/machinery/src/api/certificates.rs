@@ -3,7 +3,7 @@
 
 use super::kind::{ApiVersion, kinds, objects};
 use super::meta::{ObjectMeta, PartialObjectMetadata};
-use crate::wire::{Map, Raw, Str, Time, message};
+use crate::wire::{Contents, Map, Str, Time, message};
 
 const V1: ApiVersion = ApiVersion { group: "certificates.k8s.io", version: "v1" };
 const V1_BETA: ApiVersion = ApiVersion { group: "certificates.k8s.io", version: "v1beta1" };
@@ -44,7 +44,7 @@ message! {
     /// What is asked for, and by whom.
     pub struct CertificateSigningRequestSpec = "k8s.io.api.certificates.v1.CertificateSigningRequestSpec" {
         /// The PKCS#10 request in PEM.
-        1 => request: Raw,
+        1 => request: Contents,
         /// Name of the user who asks.
         2 => username: Str,
         /// UID of the user.
@@ -72,7 +72,7 @@ message! {
         /// Conditions.
         1 => conditions: Vec<CertificateSigningRequestCondition>,
         /// The certificate in PEM.
-        2 => certificate: Raw,
+        2 => certificate: Contents,
     }
 
     /// A condition of a request. Its fields have other numbers than those of other kinds.

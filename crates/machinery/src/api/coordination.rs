@@ -2,7 +2,7 @@
 
 use super::kind::{ApiVersion, kinds, objects};
 use super::meta::{ObjectMeta, PartialObjectMetadata};
-use crate::wire::{Keep, Str, message};
+use crate::wire::{Field, Keep, Message as _, MessageRow, Source, Str, Value, WallTime, WireError, message};
 
 const COORDINATION: ApiVersion = ApiVersion { group: "coordination.k8s.io", version: "v1" };
 const CANDIDATES: ApiVersion = ApiVersion { group: "coordination.k8s.io", version: "v1beta1" };
@@ -92,11 +92,83 @@ message! {
         6 => strategy: Str,
     }
 
-    /// A time with microseconds.
-    pub struct MicroTime = "k8s.io.apimachinery.pkg.apis.meta.v1.MicroTime" {
+    /// The encoding of a [`MicroTime`].
+    pub struct WireMicroTime = "k8s.io.apimachinery.pkg.apis.meta.v1.MicroTime" {
         /// Seconds since 1970.
         1 => seconds: i64,
-        /// Nanoseconds within the second.
+        /// Nanoseconds.
         2 => nanos: i32,
+    }
+}
+
+/// A time with microseconds, as Kubernetes' types decode it: nanoseconds below a microsecond are cut off, and the first second of the year 1
+/// is unset. The default value is unset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MicroTime {
+    /// Seconds since 1970.
+    pub seconds: i64,
+    /// Nanoseconds within the second.
+    pub nanos: i32,
+}
+
+impl From<WallTime> for MicroTime {
+    fn from(at: WallTime) -> Self {
+        if at.is_unset() {
+            return Self::default();
+        }
+        let nanos = i32::try_from(at.subsec_nanoseconds()).unwrap_or_default();
+        Self { seconds: at.seconds(), nanos }
+    }
+}
+
+impl Field for MicroTime {
+    const MESSAGE: Option<&'static MessageRow> = Some(WireMicroTime::ROW);
+
+    fn merge(&mut self, value: Value<'_>, source: Source<'_>) -> Result<(), WireError> {
+        let mut wire = WireMicroTime::default();
+        wire.merge(value, source)?;
+        *self = WallTime::new(wire.seconds, wire.nanos / 1000 * 1000).into();
+        Ok(())
+    }
+
+    fn encode(&self, number: u32, out: &mut Vec<u8>) {
+        WireMicroTime { seconds: self.seconds, nanos: self.nanos }.encode(number, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::wire::splice::put_varint_field;
+
+    /// Kubernetes' types were seen to read these messages so.
+    #[test]
+    fn micro_times_are_cut_off_to_microseconds() {
+        const UNSET_SECONDS: i64 = -62_135_596_800;
+        let read = |seconds: i64, nanos: i64| {
+            let mut time = Vec::new();
+            put_varint_field(&mut time, 1, seconds as u64);
+            put_varint_field(&mut time, 2, nanos as u64);
+            let mut spec = vec![0x22, time.len() as u8];
+            spec.extend(time);
+            let at = LeaseSpec::decode(&Bytes::from(spec)).unwrap().renew_time;
+            (at.seconds, at.nanos)
+        };
+        for (time, expected) in [
+            ((0, 5), (0, 0)),
+            ((0, 5_999), (0, 5_000)),
+            ((1, -5), (1, 0)),
+            ((1, -1_500), (0, 999_999_000)),
+            ((1, 1_500_000_999), (2, 500_000_000)),
+            ((1, (1 << 32) + 1_000), (1, 1_000)),
+            ((UNSET_SECONDS, 5), (0, 0)),
+            ((UNSET_SECONDS, 2_000), (UNSET_SECONDS, 2_000)),
+        ] {
+            assert_eq!(read(time.0, time.1), expected, "{time:?}");
+        }
+        let twice = Bytes::from_static(&[0x22, 2, 8, 5, 0x22, 0]);
+        assert_eq!(LeaseSpec::decode(&twice).unwrap().renew_time, MicroTime::default());
     }
 }

@@ -12,6 +12,8 @@ pub mod charge;
 pub mod cloud;
 pub mod coordination;
 pub mod core;
+#[cfg(test)]
+pub(crate) mod differential;
 pub mod discovery;
 pub mod document;
 pub mod dynamic;

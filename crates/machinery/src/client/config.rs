@@ -8,11 +8,13 @@
 //! No secret of a kubeconfig ever gets into an error: parsers' messages, which may quote the file, are replaced.
 
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 
 use http::Uri;
 use kube::client::AuthError;
 use kube::config::{Cluster, Kubeconfig, KubeconfigError};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::kubeconfig::{decode_data, read_kubeconfig};
@@ -129,6 +131,8 @@ impl Connection {
         }
         let cluster = cluster_of(&kubeconfig, None).cloned();
         let wrong = |why: String| ConfigError::Invalid { origin: origin.clone(), why };
+        let server = cluster.as_ref().and_then(|cluster| cluster.server.as_deref());
+        check_fragment(server.unwrap_or_default()).map_err(wrong)?;
         let proxy_url = cluster.as_ref().and_then(|cluster| cluster.proxy_url.clone());
         if let Some(url) = proxy_url.as_deref().filter(|url| !url.is_empty()) {
             // Before kube reads it, whose errors may quote it.
@@ -147,7 +151,7 @@ impl Connection {
         if let Some(master) = master {
             config.cluster_url = master_url(master, has_tls(&config))?;
         }
-        check_server(&config.cluster_url).map_err(wrong)?;
+        config.cluster_url = check_server(&config.cluster_url).map_err(wrong)?;
         Self { authorities, ..Self::new(config, origin) }.through(proxy_url.as_deref())
     }
 
@@ -279,20 +283,77 @@ fn has_tls(config: &kube::Config) -> bool {
         || user.client_certificate_data.is_some()
 }
 
-/// `--master` as a URL; without a scheme it is `http`, or `https` with TLS material at hand.
-fn master_url(master: &str, tls: bool) -> Result<Uri, ConfigError> {
-    let url = match master.split_once("://") {
-        Some(_) => master.to_owned(),
-        None => format!("{}://{master}", if tls { "https" } else { "http" }),
+/// `--master` as a URL; without a scheme it is `http`, or `https` with TLS material at hand. A path needs a scheme, unless it is `/`.
+pub(super) fn master_url(master: &str, tls: bool) -> Result<Uri, ConfigError> {
+    check_fragment(master).map_err(|why| ConfigError::Master { why })?;
+    let url = if master.contains("://") {
+        master.to_owned()
+    } else {
+        let host = master.strip_suffix('/').unwrap_or(master);
+        if host.contains(['/', '?']) {
+            let why = "without a scheme it must be HOST or HOST:PORT";
+            return Err(ConfigError::Master { why: why.to_owned() });
+        }
+        format!("{}://{host}", if tls { "https" } else { "http" })
     };
     let url: Uri = url
         .parse()
         .map_err(|error: http::uri::InvalidUri| ConfigError::Master { why: format!("not a URL: {error}") })?;
-    check_server(&url).map_err(|why| ConfigError::Master { why })?;
-    Ok(url)
+    check_server(&url).map_err(|why| ConfigError::Master { why })
 }
 
-fn check_server(url: &Uri) -> Result<(), String> {
+/// Characters that Go escapes in a path.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b':')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b'@');
+
+/// Returns the path of a server as Go sends it: without empty segments, `.` and `..`, and with other escapes.
+fn clean_path(path: &str) -> Result<String, String> {
+    let is_escape =
+        |digits: &str| digits.as_bytes().get(..2).is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit));
+    if !path.split('%').skip(1).all(is_escape) {
+        return Err("the server's URL has a malformed escape".to_owned());
+    }
+    let decoded: Vec<u8> = percent_decode_str(path).collect();
+    let mut segments = Vec::new();
+    for segment in decoded.split(|byte| *byte == b'/') {
+        match segment {
+            b"" | b"." => {}
+            b".." => drop(segments.pop()),
+            segment => segments.push(percent_encode(segment, ESCAPED).to_string()),
+        }
+    }
+    Ok(format!("/{}", segments.join("/")))
+}
+
+/// Refuses a server with a fragment, which the parser of URLs drops.
+fn check_fragment(server: &str) -> Result<(), String> {
+    if server.contains('#') { Err("the server's URL must not have a fragment".to_owned()) } else { Ok(()) }
+}
+
+/// Checks what follows the host: nothing, or a colon and a port, which may be empty.
+fn check_port(rest: &str) -> Result<(), String> {
+    let is_number =
+        |port: &str| port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
+    if rest.is_empty() || rest.strip_prefix(':').is_some_and(|port| port.is_empty() || is_number(port)) {
+        Ok(())
+    } else {
+        Err("the server's URL has a port that is no number up to 65535".to_owned())
+    }
+}
+
+/// Returns the address of a server with its path in the form in which it is sent.
+fn check_server(url: &Uri) -> Result<Uri, String> {
     if !matches!(url.scheme_str(), Some("http" | "https")) {
         return Err("the server's URL must begin with https:// or http://".to_owned());
     }
@@ -300,13 +361,24 @@ fn check_server(url: &Uri) -> Result<(), String> {
     if authority.contains('@') {
         return Err("the server's URL must not hold credentials".to_owned());
     }
-    if url.host().is_none_or(str::is_empty) {
+    let host = url.host().unwrap_or_default();
+    if host.is_empty() {
         return Err("the server's URL has no host".to_owned());
     }
+    if host.contains(['[', ']']) {
+        // Zones are refused too: they have several spellings.
+        let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or_default();
+        if address.parse::<Ipv6Addr>().is_err() {
+            return Err("the server's URL has a malformed IPv6 address".to_owned());
+        }
+    }
+    check_port(authority.strip_prefix(host).unwrap_or_default())?;
     if url.query().is_some() {
         return Err("the server's URL must not have a query".to_owned());
     }
-    Ok(())
+    let path = clean_path(url.path())?;
+    let server = format!("{}://{authority}{path}", url.scheme_str().unwrap_or_default());
+    server.parse().map_err(|error: http::uri::InvalidUri| format!("the server's URL: {error}"))
 }
 
 /// What is wrong with a kubeconfig. The parser's own words may quote a line of it, and so a key: they are not used.

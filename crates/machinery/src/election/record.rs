@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use crate::api::coordination::{Lease, MicroTime};
+use crate::api::coordination::{Lease, MicroTime, WireMicroTime};
 use crate::wire::splice::{Edit, put_varint_field};
 use crate::wire::{Str, WallTime, field, path};
 
@@ -130,10 +130,10 @@ pub(super) fn timestamp(at: &MicroTime) -> Timestamp {
 /// `metav1.MicroTime`: seconds and nanoseconds, of which whole microseconds survive.
 pub(super) fn micro_time(at: Timestamp) -> Vec<u8> {
     let mut out = Vec::with_capacity(12);
-    put_varint_field(&mut out, field!(MicroTime, seconds), at.as_second() as u64);
+    put_varint_field(&mut out, field!(WireMicroTime, seconds), at.as_second() as u64);
     let micros = at.subsec_nanosecond() / 1000 * 1000;
     if micros > 0 {
-        put_varint_field(&mut out, field!(MicroTime, nanos), u64::from(micros.unsigned_abs()));
+        put_varint_field(&mut out, field!(WireMicroTime, nanos), u64::from(micros.unsigned_abs()));
     }
     out
 }

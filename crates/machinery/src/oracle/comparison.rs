@@ -42,6 +42,44 @@ pub struct Comparison {
     pub differences: &'static [KnownDifference],
 }
 
+/// The forms of a question's texts and answers, if they are not those of a [`Comparison`].
+#[derive(Clone, Copy, Debug)]
+pub struct Translation {
+    /// Returns the bytes that the oracle gets for a text.
+    pub ask: fn(&str) -> Vec<u8>,
+    /// Returns Go's reading of a text in the form of Coxswain's.
+    pub understand: fn(&str, Value) -> Value,
+}
+
+impl Translation {
+    /// The forms of a [`Comparison`].
+    pub const NONE: Self = Self { ask: |text| text.as_bytes().to_vec(), understand: |_, reading| reading };
+}
+
+/// An oracle, and the forms of its texts and answers.
+struct Translated {
+    oracle: Oracle,
+    translation: Translation,
+}
+
+impl Translated {
+    fn ask(&mut self, texts: &[String]) {
+        let texts: Vec<Vec<u8>> = texts.iter().map(|text| (self.translation.ask)(text)).collect();
+        self.oracle.ask(&texts);
+    }
+
+    /// Returns Go's reading of each text, or null and the reason why Go refuses it.
+    fn answers(&mut self, texts: &[String]) -> Vec<Value> {
+        let mut answers = self.oracle.answers(texts.len());
+        for (text, answer) in texts.iter().zip(&mut answers) {
+            if let Some(reading) = answer.get_mut("reads") {
+                *reading = (self.translation.understand)(text, reading.take());
+            }
+        }
+        answers
+    }
+}
+
 /// Texts that Go reads and Coxswain refuses.
 #[derive(Debug)]
 pub struct KnownRefusal {
@@ -94,7 +132,16 @@ impl Comparison {
     /// # Panics
     /// A reading differs for no known reason, too few texts are read, or a known refusal or difference does not occur.
     pub fn run(&self) {
-        let (mut oracle, mut outcomes) = (Oracle::of(self.question), BTreeMap::<Outcome, usize>::new());
+        self.run_translated(Translation::NONE);
+    }
+
+    /// Like [`Comparison::run`], for texts or answers that have another form in the oracle.
+    ///
+    /// # Panics
+    /// A reading differs, or too few texts are read.
+    pub fn run_translated(&self, translation: Translation) {
+        let mut oracle = Translated { oracle: Oracle::of(self.question), translation };
+        let mut outcomes = BTreeMap::<Outcome, usize>::new();
         let mut differences = Vec::new();
         let mut texts = self.texts(0);
         let count = batches(BATCHES);
@@ -102,7 +149,7 @@ impl Comparison {
             oracle.ask(&texts);
             // Made while the oracle reads the others.
             let next = self.texts(batch);
-            for (text, answer) in texts.iter().zip(oracle.answers(texts.len())) {
+            for (text, answer) in texts.iter().zip(oracle.answers(&texts)) {
                 let outcome = self.compare(text, &answer);
                 *outcomes.entry(outcome).or_default() += 1;
                 if outcome.is_difference() {
@@ -181,7 +228,7 @@ impl Comparison {
     }
 
     /// Panics with the differences, each made as small as possible, if there are any.
-    fn fail_for(&self, differences: Vec<(Outcome, String)>, oracle: &mut Oracle) {
+    fn fail_for(&self, differences: Vec<(Outcome, String)>, oracle: &mut Translated) {
         let mut shown = BTreeMap::new();
         let count = differences.len();
         for (outcome, text) in differences {
@@ -199,15 +246,19 @@ impl Comparison {
     }
 
     /// Returns the smallest text found with the same kind of difference, and Go's answer.
-    fn smallest(&self, outcome: Outcome, mut text: String, oracle: &mut Oracle) -> (String, Value) {
+    fn smallest(&self, outcome: Outcome, mut text: String, oracle: &mut Translated) -> (String, Value) {
         loop {
             let texts = simpler(&text);
-            let answers = oracle.read(&texts);
+            oracle.ask(&texts);
+            let answers = oracle.answers(&texts);
             let is_same = |(text, theirs): &(&String, Value)| self.compare(text, theirs) == outcome;
             let Some((smaller, _)) = texts.iter().zip(answers).find(is_same) else { break };
             text.clone_from(smaller);
         }
-        let answer = oracle.read(&[&text]).remove(0);
+        let texts = [text];
+        oracle.ask(&texts);
+        let answer = oracle.answers(&texts).remove(0);
+        let [text] = texts;
         (text, answer)
     }
 }

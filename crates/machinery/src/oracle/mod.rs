@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-pub use comparison::{BATCH, Comparison, KnownDifference, KnownRefusal, batches};
+pub use comparison::{BATCH, Comparison, KnownDifference, KnownRefusal, Translation, batches};
 pub use random::Random;
 
 /// Separates the parts of a text.

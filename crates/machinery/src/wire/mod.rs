@@ -43,7 +43,7 @@ pub use reader::{RawField, Reader, Value, WireError};
 pub use text::Str;
 pub use time::{MalformedTime, Time, WallTime};
 pub(crate) use types::SCHEMA;
-pub use types::{Data, IntOrString, Map, Quantities, Raw};
+pub use types::{Contents, Data, IntOrString, Map, Quantities, Raw};
 pub use uid::Uid;
 
 /// What a decode needs besides the bytes of a field.

@@ -85,7 +85,9 @@ impl<'a> Reader<'a> {
             return Ok(None);
         }
         let tag = self.varint()?;
-        let number = u32::try_from(tag >> 3).map_err(|_| WireError::new("field number out of range"))?;
+        // Go's numbers of fields have a sign.
+        let number = u32::try_from(tag >> 3).ok().filter(|number| number >> 31 == 0);
+        let number = number.ok_or_else(|| WireError::new("field number out of range"))?;
         if number == 0 {
             return Err(WireError::new("field number 0"));
         }

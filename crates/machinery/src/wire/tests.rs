@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::splice::{Edit, edit, get, put_bytes, put_varint_field, runs};
 use super::*;
+use crate::api::apps::RevisionDocument;
 
 message! {
     struct Inner = "test.Inner" {
@@ -295,5 +296,39 @@ proptest! {
         };
         prop_assert_eq!(others(&bytes), others(&edited));
         prop_assert_eq!(get(&edited, &[7]).unwrap(), Some(Value::Bytes(b"set".as_slice())));
+    }
+}
+
+#[test]
+fn contents_that_occur_twice_are_the_last_ones() {
+    let field = |raw: &[u8]| {
+        let (mut inner, mut out) = (Vec::new(), Vec::new());
+        put_bytes(&mut inner, 1, raw);
+        put_bytes(&mut out, 2, &inner);
+        out
+    };
+    let twice = [field(b"{}"), field(b"[]")].concat();
+    assert_eq!(RevisionDocument::decode(&twice.into()).unwrap().data.raw.to_vec(), b"[]");
+    let emptied = [field(b"{}"), vec![0x12, 0]].concat();
+    assert_eq!(RevisionDocument::decode(&emptied.into()).unwrap().data.raw.to_vec(), b"{}");
+}
+
+/// Go merges both halves, and refuses or cuts off such numbers; no API server writes them.
+#[test]
+fn fields_that_go_reads_differently_are_refused() {
+    let port = |body: &[u8]| {
+        let mut out = Vec::new();
+        put_bytes(&mut out, 7, body);
+        out
+    };
+    let (once, twice) = (port(&[16, 5]), [port(&[16, 5]), port(&[])].concat());
+    assert_eq!(Outer::decode(&once.into()).unwrap().port, Some(IntOrString::Int(5)));
+    assert!(Outer::decode(&twice.into()).is_err());
+    for (number, is_read) in [(100_u64, true), ((1 << 31) - 1, true), (1 << 31, false), (1 << 32 | 2, false)]
+    {
+        let mut out = Vec::new();
+        splice::put_varint(&mut out, number << 3);
+        out.push(1);
+        assert_eq!(Outer::decode(&out.into()).is_ok(), is_read, "{number}");
     }
 }

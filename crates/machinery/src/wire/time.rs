@@ -4,6 +4,7 @@
 //! two hours earlier. [`WallTime`] and [`Time`] hold, read and print every time that the API server accepts; the conversion to
 //! `Timestamp`, for arithmetic, clamps to jiff's range. Nothing else in the project converts.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::num::NonZeroI64;
 use std::str::FromStr;
@@ -200,25 +201,40 @@ fn civil(days: i64) -> (i64, i64, i64) {
     if month > 12 { (year + 1, month - 12, day) } else { (year, month, day) }
 }
 
-/// `metav1.Time`: whole seconds since 1970, as the API serves it. Upstream's zero time is `None`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// `metav1.Time`: whole seconds, as the API serves it. Upstream's zero time, the first second of the year 1, is `None`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Time(NonZeroI64);
 
 impl Time {
-    /// From seconds since 1970; `None` for 0, which upstream treats as unset.
+    /// From seconds since 1970; `None` for the zero time, which upstream treats as unset.
     pub fn from_seconds(seconds: i64) -> Option<Self> {
-        NonZeroI64::new(seconds).map(Self)
+        NonZeroI64::new(seconds.wrapping_sub(UNSET_SECONDS)).map(Self)
     }
 
-    /// The second 0 is unset on the wire: the next one stands for it.
+    /// Decodes the contents of a field. An empty message is the zero time; any other one without seconds is 1970, as in Go.
+    ///
+    /// # Errors
+    /// The contents are malformed.
+    pub fn decode(bytes: &[u8]) -> Result<Option<Self>, WireError> {
+        let mut reader = Reader::new(bytes);
+        let mut seconds = if bytes.is_empty() { UNSET_SECONDS } else { 0 };
+        while let Some((number, value)) = reader.next_field()? {
+            if number == 1 {
+                seconds = value.varint()? as i64;
+            }
+        }
+        Ok(Self::from_seconds(seconds))
+    }
+
+    /// The zero time is unset: the next second stands for it.
     fn nearest(seconds: i64) -> Self {
-        let next = NonZeroI64::new(seconds.saturating_add(1)).unwrap_or(NonZeroI64::MIN);
-        Self(NonZeroI64::new(seconds).unwrap_or(next))
+        let next = NonZeroI64::new(1).unwrap_or(NonZeroI64::MAX);
+        Self::from_seconds(seconds).unwrap_or(Self(next))
     }
 
     /// Seconds since 1970.
     pub fn seconds(self) -> i64 {
-        self.0.get()
+        self.0.get().wrapping_add(UNSET_SECONDS)
     }
 
     /// Seconds from `earlier` to `self`; negative when `self` is the earlier one.
@@ -235,6 +251,18 @@ impl Time {
     /// Appends what a field that holds it contains.
     pub fn encode_fields(self, out: &mut Vec<u8>) {
         put_varint_field(out, 1, self.seconds() as u64);
+    }
+}
+
+impl PartialOrd for Time {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Time {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.seconds().cmp(&other.seconds())
     }
 }
 
@@ -273,14 +301,7 @@ impl fmt::Debug for Time {
 
 impl Field for Option<Time> {
     fn merge(&mut self, value: Value<'_>, _: Source<'_>) -> Result<(), WireError> {
-        let mut reader = Reader::new(value.bytes()?);
-        let mut seconds = 0;
-        while let Some((number, value)) = reader.next_field()? {
-            if number == 1 {
-                seconds = value.varint()? as i64;
-            }
-        }
-        *self = Time::from_seconds(seconds);
+        *self = Time::decode(value.bytes()?)?;
         Ok(())
     }
 
@@ -393,9 +414,39 @@ mod tests {
             let read = ObjectMeta::decode(&meta.to_bytes().into()).unwrap();
             assert_eq!(read.creation_timestamp, Some(time), "the bytes are those of the time that was read");
         }
-        assert_eq!(Time::from(Timestamp::UNIX_EPOCH).to_string(), "1970-01-01T00:00:01Z", "0 is unset");
         assert_eq!(WallTime::new(i64::MAX, i32::MAX).seconds(), i64::MAX);
         assert_eq!(WallTime::new(0, -1), WallTime::new(-1, 999_999_999));
+    }
+
+    /// Kubernetes' types were seen to read these messages so.
+    #[test]
+    fn time_of_1970_is_set_and_go_s_zero_time_is_not() {
+        let unset = |seconds: i64| {
+            let mut bytes = Vec::new();
+            put_varint_field(&mut bytes, 1, seconds as u64);
+            bytes
+        };
+        for (bytes, expected) in [
+            (Vec::new(), None),
+            (vec![8, 0], Some("1970-01-01T00:00:00Z")),
+            (vec![16, 5], Some("1970-01-01T00:00:00Z")),
+            (vec![8, 5, 16, 5], Some("1970-01-01T00:00:05Z")),
+            (unset(UNSET_SECONDS), None),
+            (unset(UNSET_SECONDS + 1), Some("0001-01-01T00:00:01Z")),
+        ] {
+            let read = Time::decode(&bytes).unwrap();
+            assert_eq!(read.map(|time| time.to_string()).as_deref(), expected, "{bytes:?}");
+        }
+        let epoch = Time::from(Timestamp::UNIX_EPOCH);
+        assert_eq!(epoch.seconds(), 0);
+        let meta = ObjectMeta { creation_timestamp: Some(epoch), ..ObjectMeta::default() };
+        assert_eq!(ObjectMeta::decode(&meta.to_bytes().into()).unwrap().creation_timestamp, Some(epoch));
+        let first = epoch.plus_seconds(UNSET_SECONDS);
+        assert_eq!(first.to_string(), "0001-01-01T00:00:01Z", "the zero time is unset");
+        let mut times =
+            [i64::MAX, 0, i64::MIN, UNSET_SECONDS - 1].map(|seconds| Time::from_seconds(seconds).unwrap());
+        times.sort();
+        assert_eq!(times.map(Time::seconds), [i64::MIN, UNSET_SECONDS - 1, 0, i64::MAX]);
     }
 
     proptest! {

@@ -204,6 +204,44 @@ impl Field for Raw {
     }
 }
 
+/// Bytes that are no message: a certificate, or JSON. The last occurrence counts. They share the object's buffer.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Contents(pub Bytes);
+
+impl std::ops::Deref for Contents {
+    type Target = Bytes;
+
+    fn deref(&self) -> &Bytes {
+        &self.0
+    }
+}
+
+impl From<Bytes> for Contents {
+    fn from(bytes: Bytes) -> Self {
+        Self(bytes)
+    }
+}
+
+impl fmt::Debug for Contents {
+    /// The length only: the contents may be secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Contents({} bytes)", self.0.len())
+    }
+}
+
+impl Field for Contents {
+    fn merge(&mut self, value: Value<'_>, source: Source<'_>) -> Result<(), WireError> {
+        self.0 = source.buffer.slice_ref(value.bytes()?);
+        Ok(())
+    }
+
+    fn encode(&self, number: u32, out: &mut Vec<u8>) {
+        if !self.0.is_empty() {
+            put_bytes(out, number, &self.0);
+        }
+    }
+}
+
 /// `map<string, bytes>`: the data of a Secret. Its `Debug` shows keys and lengths only.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Data(pub BTreeMap<Str, Box<[u8]>>);
@@ -424,6 +462,10 @@ pub enum IntOrString {
 
 impl Field for Option<IntOrString> {
     fn merge(&mut self, value: Value<'_>, source: Source<'_>) -> Result<(), WireError> {
+        if self.is_some() {
+            // Go merges both.
+            return Err(WireError::new("a number or string occurs twice"));
+        }
         let mut wire = WireIntOrString::default();
         wire.merge(value, source)?;
         *self = Some(if wire.r#type == 0 {

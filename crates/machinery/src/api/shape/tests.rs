@@ -53,6 +53,22 @@ fn with_volumes(volumes: &[(&str, Vec<u8>)]) -> Vec<u8> {
     pod
 }
 
+/// Go merges both; no API server writes such a volume.
+#[test]
+fn volume_whose_source_occurs_twice_is_refused() {
+    let cinder = vec![0x6a, 0];
+    let once = with_volumes(&[("a", cinder.clone()), ("b", cinder.clone())]);
+    assert!(decode(&once.into()).is_ok());
+    let mut volume = Vec::new();
+    for _ in 0..2 {
+        splice::put_bytes(&mut volume, VOLUME_SOURCE, &cinder);
+    }
+    let (mut spec, mut pod) = (Vec::new(), Vec::new());
+    splice::put_bytes(&mut spec, field!(ShapedSpec, volumes), &volume);
+    splice::put_bytes(&mut pod, field!(ShapedPod, spec), &spec);
+    assert!(decode(&pod.into()).is_err());
+}
+
 #[test]
 fn containers_and_sidecars_have_ports_and_requests() {
     let spec = ShapedSpec {

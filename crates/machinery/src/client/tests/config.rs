@@ -58,9 +58,52 @@ async fn master_alone_and_nothing_at_all() {
     let error = Connection::load(Some(Path::new("")), Some("")).await.unwrap_err();
     assert_eq!(error, ConfigError::NotInCluster);
     assert!(error.to_string().contains("--kubeconfig"));
-    for master in ["ftp://x", "https://", "https://user:s3cret@host", "https://host?x=1", "ht tp"] {
+    for master in [
+        "ftp://x",
+        "https://",
+        "https://user:s3cret@host",
+        "https://host?x=1",
+        "ht tp",
+        "host/path",
+        "host//",
+        "/",
+        "https://host#a",
+        "https://[]",
+        "https://[::%250]",
+        "https://host:65536",
+        "https://[::1]1",
+        "host[]",
+        "https://host/%2",
+    ] {
         let error = Connection::load(None, Some(master)).await.unwrap_err().to_string();
         assert!(error.starts_with("--master: ") && !error.contains("s3cret"), "{master}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn paths_of_servers_are_sent_as_go_sends_them() {
+    for (server, expected) in [
+        ("https://api.test", "https://api.test/"),
+        ("https://api.test/a/", "https://api.test/a"),
+        ("https://api.test//a/./b/../c%2Fd", "https://api.test/a/c/d"),
+        ("https://api.test/..", "https://api.test/"),
+        ("https://api.test/a!b%20%7e%3f;@", "https://api.test/a%21b%20~%3F;@"),
+        ("https://api.test:0443", "https://api.test:0443/"),
+        ("https://[fd00::1]:6443", "https://[fd00::1]:6443/"),
+    ] {
+        let connection = Connection::load(None, Some(server)).await.unwrap();
+        assert_eq!(connection.server().to_string(), expected, "{server}");
+        let connection = load(&KUBECONFIG.replace("https://api.test:6443", server), None).await.unwrap();
+        assert_eq!(connection.server().to_string(), expected, "{server} in a kubeconfig");
+    }
+    for (master, expected) in [("api.test/", "http://api.test/"), ("api.test:8080/", "http://api.test:8080/")]
+    {
+        let connection = Connection::load(None, Some(master)).await.unwrap();
+        assert_eq!(connection.server().to_string(), expected, "{master}");
+    }
+    for server in ["https://api.test#a", "https://[]", "https://api.test/%2"] {
+        let error = load(&KUBECONFIG.replace("https://api.test:6443", server), None).await.unwrap_err();
+        assert!(error.to_string().contains("the server's URL"), "{server}: {error}");
     }
 }
 

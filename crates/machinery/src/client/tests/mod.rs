@@ -4,6 +4,7 @@ mod api;
 mod builder;
 mod config;
 mod credentials;
+mod differential;
 mod live;
 mod metadata;
 mod patience;

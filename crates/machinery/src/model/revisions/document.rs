@@ -201,14 +201,7 @@ fn quantity(message: &[u8]) -> Result<String, WireError> {
 }
 
 fn time(message: &[u8]) -> Result<Option<Time>, WireError> {
-    let mut seconds = 0;
-    let mut reader = Reader::new(message);
-    while let Some((number, value)) = reader.next_field()? {
-        if number == 1 {
-            seconds = value.varint()? as i64;
-        }
-    }
-    Ok(Time::from_seconds(seconds))
+    Time::decode(message)
 }
 
 fn int_or_string(message: &[u8]) -> Result<Json, WireError> {

@@ -1,10 +1,12 @@
 //! From JSON to protobuf.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use serde::Deserialize;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::read::lossy_json;
@@ -31,7 +33,7 @@ struct Event<'a> {
 /// It is of no kind that is known, or a member is not of its type; items of a list that are so are made into objects that
 /// cannot be decoded.
 pub fn object_from_json(json: &[u8]) -> Result<Vec<u8>, JsonError> {
-    object(serde_json::from_str(&lossy_json(json))?, |message, value| encode(message, parse(value)?))
+    object(serde_json::from_str(&lossy_json(json))?, |message, value| encode(message, unique_members(value)?))
 }
 
 /// The event of a watch in a line of JSON, in protobuf: what stands behind the length of a frame.
@@ -66,22 +68,81 @@ fn in_protobuf(
     Ok(out)
 }
 
-/// What an object says of itself.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct TypeMeta {
-    api_version: Option<String>,
-    kind: Option<String>,
+/// The members of an object in their order.
+struct Pairs<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Collect;
+        impl<'de> Visitor<'de> for Collect {
+            type Value = Pairs<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
+                let mut pairs = Vec::new();
+                while let Some(pair) = entries.next_entry()? {
+                    pairs.push(pair);
+                }
+                Ok(Pairs(pairs))
+            }
+        }
+        deserializer.deserialize_map(Collect)
+    }
+}
+
+/// The members of a message. Go merges members of the same name; here they are refused, since no API server writes such.
+pub(super) fn unique_members(value: &RawValue) -> Result<Members<'_>, JsonError> {
+    unique(parse(value)?)
+}
+
+fn unique(Pairs(pairs): Pairs<'_>) -> Result<Members<'_>, JsonError> {
+    let mut members = Members::new();
+    for (name, value) in pairs {
+        if members.contains_key(&name) {
+            return Err(JsonError::new("it occurs twice").within(&name));
+        }
+        members.insert(name, value);
+    }
+    Ok(members)
+}
+
+/// The members of an object in a text.
+pub(super) fn members_of(json: &str) -> Result<Members<'_>, JsonError> {
+    unique(serde_json::from_str(json)?)
+}
+
+/// The group version or the kind that an object states. Go reads these two members, and no others, in any case of letters: an object
+/// that has another spelling is refused.
+pub(super) fn stated(members: &Members<'_>, name: &str) -> Result<String, JsonError> {
+    // U+212A and U+017F are in Go's eyes other cases of `k` and `s`.
+    let folded = |text: &str| -> String {
+        let fold = |char: char| match char {
+            '\u{212a}' => 'k',
+            '\u{17f}' => 's',
+            char => char.to_ascii_lowercase(),
+        };
+        text.chars().map(fold).collect()
+    };
+    let wanted = folded(name);
+    if members.keys().any(|member| member != name && folded(member) == wanted) {
+        return Err(JsonError::new("it has another spelling").within(name));
+    }
+    match members.get(name).filter(|value| !is_null(value)) {
+        Some(value) => text(value).map_err(|error| error.within(name)),
+        None => Err(JsonError::new("it is missing").within(name)),
+    }
 }
 
 fn object(
     value: &RawValue,
     encode: impl FnOnce(MessageId, &RawValue) -> Result<Vec<u8>, JsonError>,
 ) -> Result<Vec<u8>, JsonError> {
-    let TypeMeta { api_version, kind } = parse(value)?;
-    let missing = |name| JsonError::new("it is missing").within(name);
-    let api_version = api_version.ok_or_else(|| missing("apiVersion"))?;
-    let kind = kind.ok_or_else(|| missing("kind"))?;
+    // A member that occurs twice may be anywhere: an object among others is marked for it, and the last of these two counts here.
+    let members: Members<'_> = parse(value)?;
+    let (api_version, kind) = (stated(&members, "apiVersion")?, stated(&members, "kind")?);
     let message = SCHEMA
         .of_kind(&api_version, &kind)
         .ok_or_else(|| JsonError::new(format!("{kind} of {api_version} is not a kind that is known here")))?;
@@ -92,17 +153,17 @@ fn object(
 /// is enough, and a field that cannot be decoded: one that nobody can read must not keep others from being seen, as it does not in
 /// protobuf.
 fn encode_or_mark(message: MessageId, value: &RawValue) -> Result<Vec<u8>, JsonError> {
-    let error = match parse(value).and_then(|members| encode(message, members)) {
+    let error = match unique_members(value).and_then(|members| encode(message, members)) {
         Ok(encoded) => return Ok(encoded),
         Err(error) => error,
     };
-    let members: Members<'_> = parse(value).unwrap_or_default();
+    let held: Members<'_> = parse(value).unwrap_or_default();
     let (place, _) = error.path.split_once('.').unwrap_or((&error.path, ""));
     let fields = SCHEMA.fields(message);
     let Some(metadata) = fields.first() else { return Err(error) };
     let failed = fields.iter().find(|field| field.name == place).unwrap_or(metadata);
     let mut out = Vec::new();
-    if let Some(held) = members.get(metadata.name) {
+    if let Some(held) = held.get(metadata.name) {
         let mut whole = Vec::new();
         match put(metadata.number, metadata.cardinality, metadata.holds, held, &mut whole) {
             Ok(()) => out = whole,
@@ -227,7 +288,8 @@ pub(super) fn put(
 fn put_value(number: u32, holds: FieldType, value: &RawValue, out: &mut Vec<u8>) -> Result<(), JsonError> {
     match holds {
         FieldType::Text => put_bytes(out, number, text(value)?.as_bytes()),
-        FieldType::Int => put_varint_field(out, number, parse::<i64>(value)? as u64),
+        FieldType::Int => put_varint_field(out, number, i64::from(parse::<i32>(value)?) as u64),
+        FieldType::Long => put_varint_field(out, number, parse::<i64>(value)? as u64),
         FieldType::Bool => put_varint_field(out, number, u64::from(parse::<bool>(value)?)),
         FieldType::Bytes => {
             let bytes =
@@ -235,9 +297,12 @@ fn put_value(number: u32, holds: FieldType, value: &RawValue, out: &mut Vec<u8>)
             put_bytes(out, number, &bytes);
         }
         FieldType::Quantity => {
-            // A number is a quantity too.
+            // A number is a quantity too. Go refuses a quantity with an escape.
+            if value.get().contains('\\') {
+                return Err(JsonError::new("a quantity has an escape"));
+            }
             let spelt = text(value).unwrap_or_else(|_| value.get().to_owned());
-            nested(number, out, |body| put_bytes(body, 1, spelt.as_bytes()));
+            nested(number, out, |body| put_bytes(body, 1, spelt.trim().as_bytes()));
         }
         FieldType::Time | FieldType::MicroTime => {
             let text = text(value)?;
@@ -260,7 +325,7 @@ fn put_value(number: u32, holds: FieldType, value: &RawValue, out: &mut Vec<u8>)
             });
         }
         FieldType::Json => nested(number, out, |body| put_bytes(body, 1, value.get().as_bytes())),
-        FieldType::Message(inner) => put_bytes(out, number, &encode(inner, parse(value)?)?),
+        FieldType::Message(inner) => put_bytes(out, number, &encode(inner, unique_members(value)?)?),
     }
     Ok(())
 }

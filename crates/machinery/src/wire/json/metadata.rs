@@ -7,7 +7,9 @@
 use serde_json::value::RawValue;
 
 use super::JsonError;
-use super::from_json::{Members, head, is_null, mark, parse, put, text, watch_event};
+use super::from_json::{
+    Members, head, is_null, mark, members_of, parse, put, stated, text, unique_members, watch_event,
+};
 use super::read::lossy_json;
 use super::schema::{Cardinality, FieldType, SCHEMA};
 use crate::wire::splice::put_bytes;
@@ -24,7 +26,7 @@ const ITEMS: u32 = 2;
 /// The text is no JSON or no object, or its metadata is malformed or lacks a name.
 pub fn metadata_from_json(json: &[u8]) -> Result<Vec<u8>, JsonError> {
     let json = lossy_json(json);
-    let members: Members<'_> = serde_json::from_str(&json)?;
+    let members = members_of(&json)?;
     if type_of(&members)? == ("v1".to_owned(), "Status".to_owned()) {
         return Err(JsonError::new("a Status is no object"));
     }
@@ -38,7 +40,7 @@ pub fn metadata_from_json(json: &[u8]) -> Result<Vec<u8>, JsonError> {
 /// The text is no JSON or no list. Items that are malformed are made into objects that cannot be decoded.
 pub fn metadata_list_from_json(json: &[u8]) -> Result<Vec<u8>, JsonError> {
     let json = lossy_json(json);
-    let members: Members<'_> = serde_json::from_str(&json)?;
+    let members = members_of(&json)?;
     let (api_version, kind) = type_of(&members)?;
     let is_status = api_version == "v1" && kind == "Status";
     // A list may be of any kind.
@@ -70,11 +72,7 @@ pub fn metadata_event_from_json(line: &[u8]) -> Result<Vec<u8>, JsonError> {
 
 /// The group version and the kind that an object states.
 fn type_of(members: &Members<'_>) -> Result<(String, String), JsonError> {
-    let stated = |name| match member(members, name) {
-        Some(value) => text(value).map_err(|error| error.within(name)),
-        None => Err(JsonError::new("it is missing").within(name)),
-    };
-    Ok((stated("apiVersion")?, stated("kind")?))
+    Ok((stated(members, "apiVersion")?, stated(members, "kind")?))
 }
 
 fn member<'a>(members: &Members<'a>, name: &str) -> Option<&'a RawValue> {
@@ -87,7 +85,7 @@ fn metadata(members: &Members<'_>) -> Result<(Vec<u8>, String), JsonError> {
     let value = member(members, "metadata").ok_or_else(missing)?;
     let mut out = Vec::new();
     put_message("meta.v1.ObjectMeta", value, &mut out)?;
-    let fields: Members<'_> = parse(value)?;
+    let fields = unique_members(value)?;
     let name = member(&fields, "name").map_or(Ok(String::new()), text)?;
     Ok((out, name))
 }
@@ -102,12 +100,12 @@ fn named(name: &str) -> Result<(), JsonError> {
 /// An object among others. If its metadata is malformed or lacks a name that it must have, it is made into an object that cannot be decoded,
 /// with as much as names it.
 fn metadata_or_mark(object: &RawValue, has_name: bool) -> Vec<u8> {
-    let members: Members<'_> = parse(object).unwrap_or_default();
-    match metadata(&members) {
+    match unique_members(object).and_then(|members| metadata(&members)) {
         Ok((out, name)) if !has_name || !name.is_empty() => out,
         _ => {
             let mut out = Vec::new();
-            if let Some(value) = member(&members, "metadata") {
+            let held: Members<'_> = parse(object).unwrap_or_default();
+            if let Some(value) = member(&held, "metadata") {
                 put_bytes(&mut out, METADATA, &head(value));
             }
             mark(METADATA, &mut out);

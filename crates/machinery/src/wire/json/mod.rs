@@ -16,6 +16,10 @@ pub mod schema;
 mod to_json;
 
 #[cfg(test)]
+mod differential;
+#[cfg(test)]
+mod members;
+#[cfg(test)]
 mod tests;
 
 use serde_json::error::Category;

@@ -41,8 +41,10 @@ pub enum Cardinality {
 pub enum FieldType {
     /// A string.
     Text,
-    /// An integer.
+    /// An integer of 32 bits.
     Int,
+    /// An integer of 64 bits.
+    Long,
     /// A boolean.
     Bool,
     /// Bytes, in JSON in base64.
@@ -123,6 +125,7 @@ fn read_field(spelt: &'static str, names: &BTreeMap<&'static str, MessageId>) ->
     let holds = match base {
         "string" => FieldType::Text,
         "int" => FieldType::Int,
+        "long" => FieldType::Long,
         "bool" => FieldType::Bool,
         "bytes" => FieldType::Bytes,
         "quantity" => FieldType::Quantity,

@@ -9,9 +9,10 @@ use crate::api::apps::RevisionDocument;
 use crate::api::core::ConfigMap;
 use crate::api::meta::ObjectMeta;
 use crate::api::pod::Pod;
+use crate::api::system::ValidatingAdmissionPolicy;
 use crate::wire::splice::{Edit, edit, get};
 use crate::wire::{
-    Message as _, ObjectHead, Str, WatchFrame, decode_list, path, unwrap_envelope, wrap_envelope,
+    Message as _, ObjectHead, Str, Value, WatchFrame, decode_list, path, unwrap_envelope, wrap_envelope,
 };
 
 fn protobuf(json: &Json) -> Bytes {
@@ -236,6 +237,102 @@ fn every_field_of_the_table_is_read() {
         let spelt = fields.split('\t').filter(|field| !field.is_empty() && !field.ends_with(" aside"));
         let read = schema::SCHEMA.fields(schema::SCHEMA.named(name).unwrap());
         assert_eq!(read.len(), spelt.count(), "{name}");
+    }
+}
+
+/// Kubernetes' types read the first ones so, and refuse or merge the others.
+#[test]
+fn members_are_those_that_kubernetes_reads() {
+    let envelope = protobuf(&json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "spec": {"variables": [{"name": "a", "expression": "1"}], "validations": [{"expression": "true"}]},
+    }));
+    let policy = ValidatingAdmissionPolicy::decode(&unwrap_envelope(&envelope).unwrap()).unwrap();
+    assert_eq!((&*policy.spec.variables[0].name, &*policy.spec.variables[0].expression), ("a", "1"));
+    assert_eq!(policy.spec.validations[0].expression, "true");
+
+    let error = |json: &str| object_from_json(json.as_bytes()).unwrap_err().to_string();
+    for (json, expected) in [
+        (r#"{"apiVersion":"v1","kind":"Pod","metadata":{},"metadata":{}}"#, "in metadata: it occurs twice"),
+        (
+            r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","name":"a"}}"#,
+            "in metadata.name: it occurs twice",
+        ),
+        (r#"{"apiVersion":"v1","kind":"Pod","Kind":"Secret"}"#, "in kind: it has another spelling"),
+        (
+            "{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"\u{212a}ind\":\"Secret\"}",
+            "in kind: it has another spelling",
+        ),
+        (
+            r#"{"apiVersion":"apps/v1","kind":"Deployment","spec":{"replicas":3000000000}}"#,
+            "in spec.replicas: its type is another one",
+        ),
+    ] {
+        assert!(error(json).ends_with(expected), "{json}: {}", error(json));
+    }
+    let twice =
+        r#"{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"a":"b","a":"c"},"generation":3000000000}}"#;
+    let envelope = object_from_json(twice.as_bytes()).unwrap();
+    let pod = Pod::decode(&unwrap_envelope(&envelope.into()).unwrap()).unwrap();
+    assert_eq!(
+        (pod.metadata.labels.get("a").map(Str::as_str), pod.metadata.generation),
+        (Some("c"), 3_000_000_000)
+    );
+    assert!(
+        metadata_from_json(
+            br#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"metadata":{"name":"b"}}"#
+        )
+        .is_err()
+    );
+}
+
+/// Kubernetes' types have these names; the definitions in protobuf have others.
+#[test]
+fn names_that_differ_from_the_definitions_are_those_of_kubernetes() {
+    let request = json!({
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"boundObjectRef": {"uid": "u"}},
+    });
+    let envelope = protobuf(&request);
+    let object = unwrap_envelope(&envelope).unwrap();
+    assert_eq!(get(&object, &[2, 3, 4]).unwrap(), Some(Value::Bytes(b"u")), "{request}");
+    let class = json!({
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "spec": {"config": [{"opaque": {"driver": "d"}}]},
+    });
+    let envelope = protobuf(&class);
+    let object = unwrap_envelope(&envelope).unwrap();
+    assert_eq!(get(&object, &[2, 2, 1, 1, 1]).unwrap(), Some(Value::Bytes(b"d")), "{class}");
+    assert_eq!(back(&envelope), class);
+}
+
+#[test]
+fn quantities_have_blanks_around_them_and_no_escapes() {
+    let quota = |amount: &str| {
+        let text =
+            format!(r#"{{"apiVersion":"v1","kind":"ResourceQuota","spec":{{"hard":{{"pods":{amount}}}}}}}"#);
+        object_from_json(text.as_bytes())
+            .map(|envelope| back(&envelope.into())["spec"]["hard"]["pods"].clone())
+    };
+    for (amount, expected) in [(r#"" 5 ""#, "5"), ("5", "5"), (r#""1e3""#, "1e3")] {
+        assert_eq!(quota(amount).unwrap(), json!(expected), "{amount}");
+    }
+    let error = quota(r#""\u0035""#).unwrap_err().to_string();
+    assert!(error.ends_with("a quantity has an escape"), "{error}");
+}
+
+#[test]
+fn times_of_1970_survive_and_the_zero_time_is_null() {
+    for (text, expected) in [
+        (json!("1970-01-01T00:00:00Z"), json!("1970-01-01T00:00:00Z")),
+        (json!("0001-01-01T00:00:00Z"), Json::Null),
+    ] {
+        let envelope =
+            protobuf(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"creationTimestamp": text}}));
+        assert_eq!(back(&envelope)["metadata"]["creationTimestamp"], expected);
     }
 }
 

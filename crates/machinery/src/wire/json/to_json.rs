@@ -129,7 +129,7 @@ fn spelt(field: &Field, values: &[Value<'_>], last: Value<'_>) -> Result<String,
 fn one(holds: FieldType, value: Value<'_>) -> Result<String, JsonError> {
     Ok(match holds {
         FieldType::Text => quoted(&text(value)?),
-        FieldType::Int => (value.varint()? as i64).to_string(),
+        FieldType::Int | FieldType::Long => (value.varint()? as i64).to_string(),
         FieldType::Bool => (value.varint()? != 0).to_string(),
         FieldType::Bytes => quoted(&BASE64_STANDARD.encode(value.bytes()?)),
         FieldType::Quantity => quoted(&get(value.bytes()?, &[1])?.map_or(Ok(Cow::Borrowed("")), text)?),
@@ -159,12 +159,13 @@ fn one(holds: FieldType, value: Value<'_>) -> Result<String, JsonError> {
 
 /// A time, with so many digits of a second; the zero time is `null`.
 fn time(value: Value<'_>, digits: u8) -> Result<String, JsonError> {
-    let number = |path| get(value.bytes()?, path)?.map_or(Ok(0), Value::varint);
-    let (seconds, nanoseconds) = (number(&[1])? as i64, number(&[2])? as i32);
-    if seconds == 0 && nanoseconds == 0 {
+    let bytes = value.bytes()?;
+    let number = |path| get(bytes, path)?.map_or(Ok(0), Value::varint);
+    let at = WallTime::new(number(&[1])? as i64, number(&[2])? as i32);
+    if bytes.is_empty() || at.is_unset() {
         return Ok("null".to_owned());
     }
-    Ok(quoted(&format!("{:.*}", usize::from(digits), WallTime::new(seconds, nanoseconds))))
+    Ok(quoted(&format!("{at:.*}", usize::from(digits))))
 }
 
 fn int_or_string(bytes: &[u8]) -> Result<String, JsonError> {

@@ -108,7 +108,7 @@ fn filled(message: MessageId, bytes: &[u8], depth: usize) -> Vec<u8> {
         let number = if field.cardinality == Cardinality::Map { 2 } else { field.number };
         match field.holds {
             FieldType::Text | FieldType::Bytes => put_bytes(&mut value, number, bytes),
-            FieldType::Int | FieldType::Bool => put_varint_field(&mut value, number, 1),
+            FieldType::Int | FieldType::Long | FieldType::Bool => put_varint_field(&mut value, number, 1),
             FieldType::Quantity | FieldType::Texts | FieldType::Json => {
                 let mut inner = Vec::new();
                 put_bytes(&mut inner, 1, bytes);
