@@ -99,7 +99,8 @@ fn plain(message: MessageId, bytes: &[u8]) -> Result<Vec<u8>, WireError> {
             (Cardinality::One | Cardinality::Flat, FieldType::Message(_), wire::Value::Bytes(bytes)) => {
                 part.extend_from_slice(bytes);
             }
-            (Cardinality::One, _, wire::Value::Varint(0) | wire::Value::Bytes(&[])) => part.clear(),
+            (Cardinality::One, _, wire::Value::Varint(0) | wire::Value::Bytes(&[]))
+            | (Cardinality::One, FieldType::Quantity, wire::Value::Bytes(b"\n\x01\x30")) => part.clear(),
             (Cardinality::One, _, wire::Value::Varint(value)) => {
                 part.clear();
                 put_varint_field(part, number, value);
