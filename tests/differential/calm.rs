@@ -13,6 +13,9 @@ const LAST_OF_JOBS: Duration = Duration::from_secs(11);
 /// The time after the deletion of the namespace. The namespace controller begins 5 seconds after the deletion.
 const OF_NAMESPACE: Duration = Duration::from_millis(6_500);
 
+/// The time in a list in which a pod must be ready for a second before it is available.
+const OF_AVAILABILITY: Duration = Duration::from_millis(2_800);
+
 /// The time in a list with an autoscaler, which acts every 4 seconds (`plane`).
 const OF_AUTOSCALERS: Duration = Duration::from_millis(4_500);
 
@@ -23,6 +26,8 @@ pub(crate) struct Calm {
     pub(crate) pause: Duration,
     /// The time without a write.
     pub(crate) quiet: Duration,
+    /// Whether an autoscaler may scale in several steps. The pause is then repeated until no number of replicas changes in it.
+    pub(crate) is_scaled: bool,
 }
 
 /// Returns the calm after these operations.
@@ -37,14 +42,17 @@ pub(crate) fn after(operations: &[Operation], is_last: bool) -> Calm {
     if is_last && (has("Job") || has("CronJob")) {
         quiet = quiet.max(LAST_OF_JOBS);
     }
+    if operations.iter().any(|operation| operation.to_string().contains("\"minReadySeconds\":1")) {
+        quiet = quiet.max(OF_AVAILABILITY);
+    }
     if deletes_namespace {
         quiet = quiet.max(OF_NAMESPACE);
     }
     if has("HorizontalPodAutoscaler") {
         // An autoscaler without metrics writes an event whenever it acts, so there is no longer time without a write.
-        return Calm { pause: quiet.max(OF_AUTOSCALERS), quiet: CALM };
+        return Calm { pause: quiet.max(OF_AUTOSCALERS), quiet: CALM, is_scaled: true };
     }
-    Calm { pause: Duration::ZERO, quiet }
+    Calm { pause: Duration::ZERO, quiet, is_scaled: false }
 }
 
 #[cfg(test)]
@@ -72,6 +80,8 @@ mod tests {
         assert_eq!(calm(deletion, false), (no, OF_NAMESPACE));
         assert_eq!(calm(&format!("{}\n{deletion}", apply("Job")), true), (no, LAST_OF_JOBS));
         assert_eq!(calm("user delete Job/web background", false), (no, CALM));
+        let availability = "other patch Deployment/web {\"spec\":{\"minReadySeconds\":1}}";
+        assert_eq!(calm(availability, false), (no, OF_AVAILABILITY));
         let autoscaler = apply("HorizontalPodAutoscaler");
         assert_eq!(calm(&autoscaler, false), (OF_AUTOSCALERS, CALM));
         assert_eq!(calm(&format!("{}\n{autoscaler}", apply("Job")), true), (LAST_OF_JOBS, CALM));

@@ -221,7 +221,7 @@ fn change(random: &mut Random, members: &[Member]) -> Operation {
         0..25 => apply(random, member, members),
         25..40 if is_scaled => Operation::new("autoscaler", Action::Scale(named, random.below(5) as i64)),
         25..60 if named.kind == "CertificateSigningRequest" => {
-            Operation::new("approver", Action::Approve(named))
+            Operation::new("approver", Action::Approve(named, None))
         }
         25..45 if named.kind == "HorizontalPodAutoscaler" => {
             let numbers = serde_json::from_str(random.pick::<&str>(METRICS)).unwrap_or_default();
@@ -333,7 +333,7 @@ mod tests {
         let mut operations_in_all = 0;
         for seed in 0..SEEDS {
             let list = operations(seed);
-            assert!((2..=70).contains(&list.len()), "{seed}: {} operations", list.len());
+            assert!((2..=80).contains(&list.len()), "{seed}: {} operations", list.len());
             assert_eq!(list.last(), Some(&calm()), "{seed}");
             operations_in_all += list.len();
         }
@@ -382,6 +382,10 @@ mod tests {
             "metrics metrics {",
             "\"lastScheduleTime\":",
             "\"priorityClassName\":\"low\"",
+            "approver approve CertificateSigningRequest/NAMESPACE-web NOW-7200s",
+            "\"nodeName\":\"by-hand-3\"",
+            "\"memory\":\"1073741824\"",
+            "\"parallelism\":28",
             "web#a?b",
             "-30000000\"",
             "\"uid\":\"UID(CronJob/",

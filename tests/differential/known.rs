@@ -13,6 +13,8 @@ pub(crate) struct Known {
     path: String,
     /// Pattern of `KCM -> OURS`.
     change: String,
+    /// Texts of the lists that show the difference, one of which is in the operations.
+    needs: Vec<String>,
     pub(crate) reason: String,
 }
 
@@ -23,22 +25,23 @@ pub(crate) struct Table {
 }
 
 impl Known {
-    fn new(path: &str, change: &str, reason: &str) -> Self {
-        Self { path: path.to_owned(), change: change.to_owned(), reason: reason.to_owned() }
+    fn new(path: &str, change: &str, needs: &str, reason: &str) -> Self {
+        let needs = needs.split(" or ").map(str::to_owned).collect();
+        Self { path: path.to_owned(), change: change.to_owned(), needs, reason: reason.to_owned() }
     }
 }
 
 impl Table {
     /// Returns the deliberate differences. Their last column is a link to the documentation of the difference.
     pub(crate) fn wanted() -> Self {
-        let rows = rows::<4>(include_str!("wanted.tsv")).into_iter();
-        Self::new(rows.map(|[path, change, reason, _link]| Known::new(path, change, reason)))
+        let rows = rows::<5>(include_str!("wanted.tsv")).into_iter();
+        Self::new(rows.map(|[path, change, needs, reason, _link]| Known::new(path, change, needs, reason)))
     }
 
     /// Returns the noise of kube-controller-manager.
     pub(crate) fn noise() -> Self {
         let rows = rows::<3>(include_str!("noise.tsv")).into_iter();
-        Self::new(rows.map(|[path, change, reason]| Known::new(path, change, reason)))
+        Self::new(rows.map(|[path, change, reason]| Known::new(path, change, "", reason)))
     }
 
     fn new(rows: impl Iterator<Item = Known>) -> Self {
@@ -49,10 +52,14 @@ impl Table {
         Self { met: Mutex::new(vec![0; rows.len()]), rows }
     }
 
-    /// Counts and returns the row that a difference matches.
-    pub(crate) fn find(&self, difference: &Difference) -> Option<&Known> {
+    /// Counts and returns the row that a difference of a list with these operations matches.
+    pub(crate) fn find(&self, difference: &Difference, lines: &str) -> Option<&Known> {
         let change = difference.change();
-        let fits = |row: &Known| matches(&row.path, &difference.path) && matches(&row.change, &change);
+        let fits = |row: &Known| {
+            matches(&row.path, &difference.path)
+                && matches(&row.change, &change)
+                && row.needs.iter().any(|text| lines.contains(text.as_str()))
+        };
         let at = self.rows.iter().position(fits)?;
         self.met.lock()[at] += 1;
         Some(&self.rows[at])
@@ -108,8 +115,8 @@ mod tests {
     }
 
     #[test]
-    fn row_is_met_by_its_path_and_its_change() {
-        let row = |path: &str, change: &str| Known::new(path, change, "better");
+    fn row_is_met_by_its_path_its_change_and_its_list() {
+        let row = |path: &str, change: &str| Known::new(path, change, "Job", "better");
         let table = Table::new([row("Pod", "*"), row("Job.*.status.failed", "1 -> *")].into_iter());
         let difference = |path: &str, ours: u32| Difference {
             round: 0,
@@ -117,8 +124,10 @@ mod tests {
             kcm: json!(1),
             ours: json!(ours),
         };
-        assert!(table.find(&difference("Job.web.status.failed", 2)).is_some());
-        assert!(table.find(&difference("Job.web.status.ready", 2)).is_none());
+        let lines = "user apply {\"kind\":\"Job\"}";
+        assert!(table.find(&difference("Job.web.status.failed", 2), lines).is_some());
+        assert!(table.find(&difference("Job.web.status.ready", 2), lines).is_none());
+        assert!(table.find(&difference("Job.web.status.failed", 2), "").is_none(), "the list has no Job");
         assert_eq!(table.unmet(), ["Pod *"]);
     }
 

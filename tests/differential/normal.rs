@@ -32,12 +32,24 @@ pub(crate) fn managers(names: &Names, objects: &[(&str, Vec<Value>)]) -> Value {
     Value::Object(all)
 }
 
-/// Returns the hashes in the names of revisions of StatefulSets. They are the same under both managers, so they are kept.
+/// Returns the hashes in the names of revisions of StatefulSets. They are the same under both managers, so they are kept. A revision may be
+/// gone while the status of its set or the label of a pod names it.
 pub(crate) fn revision_hashes(objects: &[(&str, Vec<Value>)]) -> BTreeSet<String> {
-    let revisions = objects.iter().filter(|(kind, _)| *kind == "ControllerRevision").flat_map(|(_, all)| all);
-    let is_kept = |revision: &&Value| revision["metadata"]["ownerReferences"][0]["kind"] == "StatefulSet";
-    let names = revisions.filter(is_kept).filter_map(|revision| revision["metadata"]["name"].as_str());
-    names.filter_map(|name| Some(name.rsplit_once('-')?.1.to_owned())).collect()
+    let is_of_set = |object: &Value| object["metadata"]["ownerReferences"][0]["kind"] == "StatefulSet";
+    let named = |kind: &str, object: &Value| -> Vec<Value> {
+        match kind {
+            "ControllerRevision" if is_of_set(object) => vec![object["metadata"]["name"].clone()],
+            "Pod" if is_of_set(object) => {
+                vec![object["metadata"]["labels"]["controller-revision-hash"].clone()]
+            }
+            "StatefulSet" => {
+                ["currentRevision", "updateRevision"].map(|field| object["status"][field].clone()).into()
+            }
+            _ => Vec::new(),
+        }
+    };
+    let all = objects.iter().flat_map(|(kind, all)| all.iter().flat_map(|object| named(kind, object)));
+    all.filter_map(|name| Some(name.as_str()?.rsplit_once('-')?.1.to_owned())).collect()
 }
 
 /// Moves the name of each endpoint's pod to another field, because the parity snapshot shows endpoints by these names, and the pods of a
@@ -202,6 +214,12 @@ mod tests {
         let kept = revision_hashes(&[("ControllerRevision", revisions)]);
         let names = json!(["web-65c6958c9d", "db-7654fb6bf8"]);
         assert_eq!(without_random_parts(&names, &kept), json!(["web-65c6958c9d", "db-HASH"]));
+        let pod = json!({ "metadata": {
+            "labels": { "controller-revision-hash": "web-65c6958c9d" }, "ownerReferences": [{ "kind": "StatefulSet" }],
+        } });
+        let set = json!({ "status": { "updateRevision": "db-7654fb6bf8" } });
+        let kept = revision_hashes(&[("Pod", vec![pod]), ("StatefulSet", vec![set])]);
+        assert_eq!(without_random_parts(&names, &kept), names, "the revisions are gone");
     }
 
     #[test]

@@ -32,8 +32,8 @@ pub(crate) enum Action {
     /// A write of the subresource `scale`.
     Scale(Named, i64),
     Delete(Named, Propagation),
-    /// The approval of a CertificateSigningRequest.
-    Approve(Named),
+    /// The approval of a CertificateSigningRequest, with the time of its last update (`NOW-7200s`).
+    Approve(Named, Option<String>),
     /// A step in the lives of up to `take` pods with a label (`app=web`). The pods are those of the last calm.
     Pods {
         fate: Fate,
@@ -195,7 +195,8 @@ impl fmt::Display for Operation {
             Action::Delete(named, propagation) => {
                 write!(f, "delete {named} {}", word(&PROPAGATIONS, propagation))
             }
-            Action::Approve(named) => write!(f, "approve {named}"),
+            Action::Approve(named, None) => write!(f, "approve {named}"),
+            Action::Approve(named, Some(since)) => write!(f, "approve {named} {since}"),
             Action::Pods { fate, selector, take } => {
                 write!(f, "{} {selector} {take}", word(&FATES, fate))
             }
@@ -230,7 +231,10 @@ impl FromStr for Operation {
                 let propagation = meaning(&PROPAGATIONS, two()?.1).ok_or_else(wrong)?;
                 Action::Delete(two()?.0.parse()?, propagation)
             }
-            "approve" => Action::Approve(arguments.parse()?),
+            "approve" => match arguments.split_once(' ') {
+                Some((named, since)) => Action::Approve(named.parse()?, Some(since.to_owned())),
+                None => Action::Approve(arguments.parse()?, None),
+            },
             "refuse" => Action::Refuse(arguments.parse()?),
             "allow" => Action::Allow,
             "forbid" => {

@@ -62,7 +62,7 @@ pub(crate) struct Plane {
     pub(crate) launcher: ControlPlane,
 }
 
-/// The writes in an audit log, by the list that they belong to.
+/// The writes in an audit log, by the list that they belong to. Only lists that play have an entry.
 struct Log {
     tail: AuditTail,
     writes: BTreeMap<String, Vec<AuditEvent>>,
@@ -143,15 +143,20 @@ impl Plane {
         name(self.program)
     }
 
-    /// Returns the writes to a list's objects so far, by all clients, in the order of the audit log.
+    /// Keeps the writes to a list's objects from here on, until they are taken.
+    pub(crate) fn keep_writes(&self, namespace: &str) {
+        self.log.lock().writes.insert(namespace.to_owned(), Vec::new());
+    }
+
+    /// Returns the writes to a list's objects so far, by all clients, in the order of the audit log. Later ones are not kept.
     pub(crate) fn take_writes(&self, namespace: &str) -> Vec<AuditEvent> {
         let mut log = self.log.lock();
         let new = log.tail.more();
         for event in new.into_iter().filter(AuditEvent::is_write) {
             // Names of namespaces have no dash; objects in no namespace are named `NAMESPACE-…`.
             let list = event.place().split('-').next().unwrap_or_default().to_owned();
-            if is_list(&list) {
-                log.writes.entry(list).or_default().push(event);
+            if let Some(writes) = log.writes.get_mut(&list) {
+                writes.push(event);
             }
         }
         log.writes.remove(namespace).unwrap_or_default()
@@ -161,18 +166,4 @@ impl Plane {
 /// Returns the name of the namespace of a list: `d`, its seed, `x`, a number.
 pub(crate) fn namespace(seed: u64, number: usize) -> String {
     format!("d{}x{number}", seed % 1_000_000)
-}
-
-fn is_list(name: &str) -> bool {
-    let parts = name.strip_prefix('d').and_then(|rest| rest.split_once('x'));
-    let is_number = |text: &str| !text.is_empty() && text.chars().all(|letter| letter.is_ascii_digit());
-    parts.is_some_and(|(seed, number)| is_number(seed) && is_number(number))
-}
-
-#[test]
-fn namespaces_of_lists_are_recognized() {
-    assert!(is_list(&namespace(7_000_012, 3)));
-    for name in ["default", "d1", "dx1", "d1x", "kube"] {
-        assert!(!is_list(name), "{name}");
-    }
 }

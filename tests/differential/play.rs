@@ -96,8 +96,8 @@ struct Stage<'a> {
 /// # Errors
 /// If the API server cannot be reached, or no service account is created.
 pub(crate) async fn play(plane: &Plane, namespace: &str, operations: &[Operation]) -> Result<Played, String> {
-    let names = Names::new(namespace, String::new(), &plane.bundle);
-    let mut stage = Stage { plane, namespace, names, pods: Vec::new(), results: Map::new(), addresses: 0 };
+    let mut stage = Stage::new(plane, namespace);
+    plane.keep_writes(namespace);
     let has_refusals = operations.iter().any(|operation| matches!(operation.action, Action::Refuse(_)));
     stage.settle_in(has_refusals).await?;
     let mut played = Played::default();
@@ -128,6 +128,15 @@ pub(crate) async fn play(plane: &Plane, namespace: &str, operations: &[Operation
     Ok(played)
 }
 
+/// Cleans up after a play that did not end.
+///
+/// # Errors
+/// If the API server cannot be reached.
+pub(crate) async fn clean_up(plane: &Plane, namespace: &str) -> Result<(), String> {
+    drop(plane.take_writes(namespace));
+    Stage::new(plane, namespace).leave().await
+}
+
 /// Returns the last part of the user name.
 fn controller(event: &AuditEvent) -> &str {
     event.user.username.rsplit(':').next().unwrap_or_default()
@@ -147,7 +156,19 @@ fn result<T>(answer: Result<T, kube::Error>) -> Result<String, String> {
     }
 }
 
-impl Stage<'_> {
+impl Played {
+    /// Returns the number of write requests of this sort.
+    pub(crate) fn writes_of(&self, sort: &str) -> usize {
+        self.writes.get(sort).copied().unwrap_or(0)
+    }
+}
+
+impl<'a> Stage<'a> {
+    fn new(plane: &'a Plane, namespace: &'a str) -> Self {
+        let names = Names::new(namespace, String::new(), &plane.bundle).counting_uids();
+        Self { plane, namespace, names, pods: Vec::new(), results: Map::new(), addresses: 0 }
+    }
+
     fn api(&self, kind: &ApiResource) -> Api<DynamicObject> {
         let client = self.plane.cluster.once.clone();
         if is_namespaced(kind) {
@@ -234,10 +255,13 @@ impl Stage<'_> {
                 };
                 result(api.delete(&name, &params).await)
             }
-            Action::Approve(named) => {
+            Action::Approve(named, since) => {
                 let (api, name) = self.target(named)?;
-                let condition =
+                let mut condition =
                     json!({ "type": "Approved", "status": "True", "reason": "Test", "message": "" });
+                if let Some(time) = since {
+                    condition["lastUpdateTime"] = self.names.real(time).into();
+                }
                 let patch = Patch::Merge(json!({ "status": { "conditions": [condition] } }));
                 result(api.patch_subresource("approval", &name, &PatchParams::default(), &patch).await)
             }
@@ -374,7 +398,17 @@ impl Stage<'_> {
     /// Waits for a calm and returns all objects.
     async fn look_when_calm(&mut self, calm: Calm) -> Result<Value, String> {
         self.plane.wake().await?;
-        sleep(calm.pause).await;
+        let since = Instant::now();
+        let mut replicas = None;
+        loop {
+            sleep(calm.pause).await;
+            let now = if calm.is_scaled { self.replicas().await? } else { Vec::new() };
+            // The first pause may begin before the autoscaler has acted on the last operations, and so have no change in it.
+            let is_settled = replicas.replace(now.clone()).is_some_and(|before| before == now);
+            if !calm.is_scaled || is_settled || since.elapsed() > LIMIT {
+                break;
+            }
+        }
         let since = Instant::now();
         let activity = &self.plane.activity;
         let (mut look, names, pods) = loop {
@@ -399,6 +433,17 @@ impl Stage<'_> {
         Ok(look)
     }
 
+    /// Returns the numbers of replicas of all objects that an autoscaler scales.
+    async fn replicas(&self) -> Result<Vec<Value>, String> {
+        let mut all = Vec::new();
+        for kind in ["Deployment", "ReplicaSet", "ReplicationController", "StatefulSet", "Thing"] {
+            for object in self.list(&resource(kind)?, |_| true).await? {
+                all.push(json!([kind, object["metadata"]["name"], object["spec"]["replicas"]]));
+            }
+        }
+        Ok(all)
+    }
+
     async fn look(&self) -> Result<(Value, Names, Vec<Value>), String> {
         let mut objects: Vec<(&str, Vec<Value>)> = Vec::new();
         for kind in COMPARED {
@@ -415,7 +460,17 @@ impl Stage<'_> {
             objects.push((kind, found));
         }
         let event = ApiResource::erase::<Event>(&());
-        let events = self.list(&event, |_| true).await?;
+        let mut events = self.list(&event, |_| true).await?;
+        // Events about objects in no namespace.
+        let elsewhere =
+            Api::<DynamicObject>::namespaced_with(self.plane.cluster.once.clone(), "default", &event);
+        let elsewhere = elsewhere.list(&ListParams::default()).await.map_err(message)?;
+        for event in elsewhere.items {
+            let event = serde_json::to_value(event).map_err(|error| error.to_string())?;
+            if event["involvedObject"]["name"].as_str().is_some_and(|name| self.names.owns(name)) {
+                events.push(event);
+            }
+        }
         let mut names = self.names.clone();
         for (kind, all) in objects.iter().filter(|(kind, _)| !RANDOM_NAMES.contains(kind)) {
             for object in all {

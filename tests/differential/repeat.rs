@@ -1,10 +1,10 @@
 //! Decides whether a candidate is reported: a difference in one trial of a list, compared with further trials of the same list.
 //!
 //! A race inside a round can have one outcome in both plays under kube-controller-manager by chance, and another outcome later. So a
-//! candidate is noise if two plays under kube-controller-manager of all trials differ in its object. A race that Coxswain alone has is a
-//! difference, too: kube-controller-manager agrees in all plays, and Coxswain differs in some.
+//! candidate is noise if two plays under kube-controller-manager of all trials differ in its field, and Coxswain's value is the value of one of
+//! these plays. A race that Coxswain alone has is a difference, too: kube-controller-manager agrees in all plays, and Coxswain differs in some.
 
-use crate::compare::{Difference, Verdict, between};
+use crate::compare::{Difference, Verdict, are_many, between, is_between};
 use crate::play::Played;
 
 /// Number of repeats. Each plays the list twice under kube-controller-manager.
@@ -22,11 +22,14 @@ pub(crate) struct Trial {
 /// The result of repeats.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Finding {
-    /// Every repeat shows the candidate.
+    /// Every trial shows the candidate.
     Repeated,
-    /// Two plays under kube-controller-manager differ in the object of the candidate. The difference is between these plays.
+    /// Plays under kube-controller-manager have two values in the field, and in every trial Coxswain has a third one.
+    Outside,
+    /// Plays under kube-controller-manager differ in the field, and Coxswain's value is among theirs or these have many values. The difference is
+    /// between these plays.
     Unsteady(Difference),
-    /// Some repeats do not show the candidate, and all plays under kube-controller-manager agree on its object.
+    /// Some trials do not show the candidate, and all plays under kube-controller-manager agree on its field.
     Rare,
 }
 
@@ -38,28 +41,52 @@ impl Trial {
     fn theirs(&self) -> &[Played] {
         &self.played[..2]
     }
+
+    fn ours(&self) -> &Played {
+        &self.played[2]
+    }
 }
 
 /// Judges a candidate of the first trial by the repeats.
 pub(crate) fn judge(candidate: &Difference, first: &Trial, repeats: &[Trial]) -> Finding {
-    let theirs: Vec<&Played> = [first].into_iter().chain(repeats).flat_map(Trial::theirs).collect();
-    if let Some(difference) = disagreement(candidate, &theirs) {
-        return Finding::Unsteady(difference);
-    }
-    let signature = candidate.signature();
-    if repeats.len() >= REPEATS && repeats.iter().all(|repeat| repeat.shows(&signature)) {
-        Finding::Repeated
-    } else {
-        Finding::Rare
+    let trials: Vec<&Trial> = [first].into_iter().chain(repeats).collect();
+    let theirs: Vec<&Played> = trials.iter().flat_map(|trial| trial.theirs()).collect();
+    let shows = |trial: &&Trial| is_of_none(candidate, trial.ours(), &theirs);
+    let in_all = repeats.len() >= REPEATS && trials.iter().all(shows);
+    match disagreement(candidate, &theirs) {
+        Some(_) if in_all => Finding::Outside,
+        Some(difference) => Finding::Unsteady(difference),
+        None if in_all => Finding::Repeated,
+        None => Finding::Rare,
     }
 }
 
-/// Returns a difference between plays in the object and the round of the candidate. Counts of writes are in no round.
+/// Returns whether Coxswain's value in the candidate's field is the value of no play under kube-controller-manager, and no number between
+/// their numbers.
+fn is_of_none(candidate: &Difference, ours: &Played, theirs: &[&Played]) -> bool {
+    if candidate.is_of_writes() {
+        let sort = candidate.path.split_once('.').map_or("", |(_, sort)| sort);
+        let most = theirs.iter().map(|play| play.writes_of(sort)).max();
+        return are_many(ours.writes_of(sort), most.unwrap_or_default());
+    }
+    let round = candidate.round;
+    let Some(ours) = ours.looks.get(round) else { return false };
+    let looks = theirs.iter().filter_map(|play| play.looks.get(round));
+    let found: Vec<Vec<Difference>> = looks
+        .map(|look| between(round, look, ours).into_iter().filter(|each| each.overlaps(candidate)).collect())
+        .collect();
+    let numbers: Vec<&Difference> =
+        found.iter().flatten().filter(|each| each.path == candidate.path).collect();
+    let is_within = || numbers.iter().any(|one| numbers.iter().any(|other| is_between(one, &other.kcm)));
+    found.iter().all(|differences| !differences.is_empty()) && !is_within()
+}
+
+/// Returns a difference between plays in the field and the round of the candidate. Counts of writes are in no round.
 fn disagreement(candidate: &Difference, plays: &[&Played]) -> Option<Difference> {
     let round = candidate.round;
     let mut looks = plays.iter().filter_map(|play| play.looks.get(round));
     let first = looks.next()?;
-    looks.flat_map(|look| between(round, first, look)).find(|each| each.object() == candidate.object())
+    looks.flat_map(|look| between(round, first, look)).find(|each| each.overlaps(candidate))
 }
 
 #[cfg(test)]
@@ -79,7 +106,7 @@ mod tests {
     /// Returns a trial with these numbers of failed pods, twice under kube-controller-manager and once under Coxswain.
     fn trial(failed: [u32; 3]) -> Trial {
         let played = failed.map(|failed| played(failed, 1));
-        let verdict = compare(&played[0], &played[1], &played[2], &Table::noise(), &Table::wanted());
+        let verdict = compare(played.each_ref(), &Table::noise(), &Table::wanted(), "");
         Trial { played: played.into(), verdict }
     }
 
@@ -92,6 +119,7 @@ mod tests {
     #[test]
     fn candidate_in_all_repeats_is_repeated_and_in_some_is_rare() {
         assert_eq!(finding([1, 1, 2], &[[1, 1, 2], [1, 1, 3]]), Finding::Repeated);
+        assert_eq!(finding([1, 1, 5], &[[1, 3, 5], [1, 1, 6]]), Finding::Outside, "KCM has 1 and 3");
         assert_eq!(finding([1, 1, 2], &[[1, 1, 2], [1, 1, 1]]), Finding::Rare);
         assert_eq!(finding([1, 1, 2], &[[1, 1, 2]]), Finding::Rare, "a repeat could not be played");
     }
@@ -104,14 +132,15 @@ mod tests {
         };
         assert_eq!(finding([1, 1, 2], &[[1, 2, 2], [1, 1, 2]]), noise(1, 2));
         assert_eq!(finding([1, 1, 2], &[[1, 1, 2], [2, 2, 2]]), noise(1, 2), "each trial agrees with itself");
-        assert_eq!(finding([1, 1, 2], &[[3, 3, 2], [1, 1, 2]]), noise(1, 3));
+        assert_eq!(finding([1, 1, 2], &[[3, 3, 2], [1, 1, 2]]), noise(1, 3), "2 is between 1 and 3");
+        assert_eq!(finding([1, 1, 5], &[[1, 3, 5], [1, 1, 3]]), noise(1, 3), "one trial has a value of KCM");
     }
 
     #[test]
     fn number_of_writes_needs_no_agreement() {
         let with = |writes: [usize; 3]| {
             let played = writes.map(|writes| played(1, writes));
-            let verdict = compare(&played[0], &played[1], &played[2], &Table::noise(), &Table::wanted());
+            let verdict = compare(played.each_ref(), &Table::noise(), &Table::wanted(), "");
             Trial { played: played.into(), verdict }
         };
         let first = with([1, 2, 90]);

@@ -1,6 +1,6 @@
 //! Plays lists next to each other, repeats and shrinks the lists that show a difference, and counts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::generate::operations;
 use crate::known::Table;
 use crate::operation::{Action, Operation};
 use crate::plane::{self, Plane, namespace};
-use crate::play::{Played, play};
+use crate::play::{Played, clean_up, play};
 use crate::repeat::{self, Finding, MORE, REPEATS, Trial};
 use crate::shrink::Shrinker;
 use crate::story;
@@ -97,23 +97,26 @@ impl Search {
         let Some(trial) = self.trial(seed, list).await else { return };
         self.totals.lock().seeds += 1;
         let mut repeats = Vec::new();
-        for candidate in Difference::sorts(&trial.verdict.differences) {
-            if self.counts_as_known(seed, &candidate) {
+        let mut judged = BTreeSet::new();
+        for candidate in &trial.verdict.differences {
+            let is_new = judged.insert((candidate.round, candidate.signature()));
+            if !is_new || self.counts_as_known(seed, candidate) {
                 continue;
             }
             if repeats.is_empty() {
                 repeats = self.again(REPEATS, seed, list).await;
             }
-            let mut finding = repeat::judge(&candidate, &trial, &repeats);
-            if finding == Finding::Rare && repeats.len() <= REPEATS {
+            let mut finding = repeat::judge(candidate, &trial, &repeats);
+            if matches!(finding, Finding::Rare | Finding::Outside) && repeats.len() <= REPEATS {
                 repeats.extend(self.again(MORE, seed, list).await);
-                finding = repeat::judge(&candidate, &trial, &repeats);
+                finding = repeat::judge(candidate, &trial, &repeats);
             }
             match finding {
                 // Another seed may have confirmed this sort of difference meanwhile.
-                Finding::Repeated if self.counts_as_known(seed, &candidate) => {}
-                Finding::Repeated => {
+                Finding::Repeated | Finding::Outside if self.counts_as_known(seed, candidate) => {}
+                Finding::Repeated | Finding::Outside => {
                     self.totals.lock().found.insert(candidate.signature(), vec![seed]);
+                    let candidate = candidate.clone();
                     return self.report(seed, list, &candidate, trial).await;
                 }
                 Finding::Unsteady(noise) => {
@@ -144,7 +147,12 @@ impl Search {
             _ => trial,
         };
         self.totals.lock().has_story = true;
-        println!("{}", story::write(seed, &list, &shown.verdict.differences, &shown.played));
+        // Later differences may follow from the first ones that show the candidate.
+        let all = &shown.verdict.differences;
+        let round = all.iter().find(|each| each.signature() == signature).map(|each| each.round);
+        let of_round: Vec<Difference> =
+            all.iter().filter(|each| Some(each.round) == round).cloned().collect();
+        println!("{}", story::write(seed, &list, &of_round, &shown.played));
     }
 
     /// Plays a list on all control planes. Returns nothing if it could not be played.
@@ -156,6 +164,10 @@ impl Search {
         let plays = join_all(self.planes.iter().map(|plane| play(plane, &namespace, list)));
         let too_long = |_| vec![Err(format!("{namespace} was not played within {LONGEST:?}"))];
         let mut plays = timeout(LONGEST, plays).await.unwrap_or_else(too_long);
+        if plays.len() < self.planes.len() {
+            let ends = self.planes.iter().map(|plane| clean_up(plane, &namespace));
+            plays.extend(join_all(ends).await.into_iter().filter_map(Result::err).map(Err));
+        }
         if is_alone {
             let ends = self.planes.iter().map(|plane| async move {
                 plane.permit().await?;
@@ -179,7 +191,8 @@ impl Search {
                 std::fs::write(format!("{folder}/{namespace}-{name}.json"), text).expect("the folder exists");
             }
         }
-        let verdict = compare(&played[0], &played[1], &played[2], &self.noise, &self.wanted);
+        let lines = list.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+        let verdict = compare([&played[0], &played[1], &played[2]], &self.noise, &self.wanted, &lines);
         let mut totals = self.totals.lock();
         totals.operations += list.iter().filter(|operation| operation.action != Action::Calm).count();
         totals.objects += verdict.objects;

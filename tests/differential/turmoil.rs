@@ -4,9 +4,11 @@ use serde_json::{Value, json};
 
 use crate::generate::{Member, is_maker};
 use crate::life::LIVES;
-use crate::operation::{Action, Fate, Operation, Propagation};
+use crate::operation::{Action, Fate, Named, Operation, Propagation};
+use crate::plane::NODES;
 use crate::random::Random;
 use crate::refusals::{REASONS, Refusal};
+use crate::tables;
 
 /// Writes that are refused.
 const WRITES: &[&str] = &[
@@ -85,24 +87,103 @@ pub(crate) fn refuse(random: &mut Random) -> Operation {
     Operation::new("admission", Action::Refuse(Refusal { operation, resource, code, times }))
 }
 
-/// Returns a race-prone sequence of operations on one object.
+/// Takes all pods.
+const ALL: usize = 99;
+/// Numbers of ready pods on each node.
+const SPREADS: &[[usize; 3]] = &[[3, 3, 1], [2, 2, 0], [1, 0, 0], [4, 1, 1]];
+
+/// Returns operations that spread the pods of a Service over zones.
+fn spread(random: &mut Random, member: &Member) -> Vec<Operation> {
+    let Member { named, app } = member;
+    let mut list = Vec::new();
+    for ((node, _), replicas) in NODES.iter().zip(random.pick(SPREADS)).filter(|(_, replicas)| **replicas > 0)
+    {
+        let set = of_kind("ReplicaSet", &format!("on-{node}"), app);
+        let fields = [("/spec/replicas", json!(replicas)), ("/spec/template/spec/nodeName", json!(node))];
+        list.push(apply(set, &fields));
+    }
+    let hints = json!({ "service.kubernetes.io/topology-mode": "Auto" });
+    let patch = json!({ "metadata": { "annotations": hints }, "spec": { "selector": { "app": app } } });
+    list.push(Operation::new("other", Action::Patch(named.clone(), patch)));
+    list.extend([calm(), pods(app, Fate::Ready, ALL)]);
+    list
+}
+
+fn calm() -> Operation {
+    Operation::new("all", Action::Calm)
+}
+
+fn pods(app: &str, fate: Fate, take: usize) -> Operation {
+    Operation::new("kubelet", Action::Pods { fate, selector: format!("app={app}"), take })
+}
+
+/// Returns operations after which a Job has a Warning and more pods than Normal events about one object are written.
+fn more_pods_than_events(app: &str) -> Vec<Operation> {
+    let fields = [
+        ("/spec/parallelism", json!(28)),
+        ("/spec/completions", json!(28)),
+        ("/spec/backoffLimit", json!(0)),
+    ];
+    vec![apply(of_kind("Job", "many", app), &fields), calm(), pods(app, Fate::Failed, ALL)]
+}
+
+/// Returns operations after which a Job fails by its policy, with a pod that runs and that the policy ignores.
+fn failure_judged_by_policy(app: &str) -> Vec<Operation> {
+    let policy = json!({ "rules": [
+        { "action": "FailJob", "onExitCodes": { "operator": "In", "values": [1] } },
+        { "action": "Ignore", "onPodConditions": [{ "type": "DisruptionTarget", "status": "True" }] },
+    ] });
+    let fields = [("/spec/parallelism", json!(2)), ("/spec/podFailurePolicy", policy)];
+    let job = apply(of_kind("Job", "judged", app), &fields);
+    vec![job, calm(), pods(app, Fate::Evicted, 1), pods(app, Fate::Failed, 1)]
+}
+
+/// Returns operations after which another ServiceAccount of the same name refers to the Secret of the first.
+fn account_made_again(app: &str) -> Vec<Operation> {
+    let (name, secret) = (format!("{app}-account"), format!("{app}-token"));
+    let account = || of_kind("ServiceAccount", &name, app);
+    let token_of = [("/metadata/annotations/kubernetes.io~1service-account.name", json!(name))];
+    let named = Named { kind: "ServiceAccount".to_owned(), name: name.clone() };
+    vec![
+        apply(account(), &[]),
+        apply(of_kind("Secret", &secret, app), &token_of),
+        calm(),
+        Operation::new("user", Action::Delete(named, Propagation::Background)),
+        apply(account(), &[("/secrets", json!([{ "name": secret }]))]),
+    ]
+}
+
+/// Returns a new object of this kind.
+fn of_kind(kind: &str, name: &str, app: &str) -> Value {
+    let text = tables::kind(kind).document.to_string();
+    serde_json::from_str(&text.replace("NAME", name).replace("APP", app)).unwrap_or_default()
+}
+
+fn apply(mut object: Value, fields: &[(&str, Value)]) -> Operation {
+    for (pointer, value) in fields {
+        tables::set(&mut object, pointer, value.clone());
+    }
+    Operation::new("user", Action::Apply(object))
+}
+
+/// Returns a race-prone sequence of operations on one object, or one that needs several objects.
 pub(crate) fn together(random: &mut Random, member: &Member) -> Vec<Operation> {
     let Member { named, app } = member;
     let patch = |patch: Value| Operation::new("other", Action::Patch(named.clone(), patch));
-    let pods = |fate: Fate, take: usize| {
-        Operation::new("kubelet", Action::Pods { fate, selector: format!("app={app}"), take })
-    };
+    let pods = |fate: Fate, take: usize| pods(app, fate, take);
     let refuse = |line: &str| {
         line.parse::<Refusal>().map(|refusal| Operation::new("admission", Action::Refuse(refusal)))
     };
     let delete = || Operation::new("user", Action::Delete(named.clone(), Propagation::Foreground));
-    let all = 99;
+    let all = ALL;
     let lists: Vec<Vec<Operation>> = match named.kind.as_str() {
         "Job" => vec![
             vec![pods(Fate::Succeeded, all), patch(json!({ "spec": { "suspend": true } }))],
             vec![pods(Fate::Failed, 1), patch(json!({ "spec": { "suspend": true } }))],
             vec![pods(Fate::Succeeded, all), delete()],
             vec![pods(Fate::Evicted, 1), pods(Fate::Failed, all)],
+            more_pods_than_events(app),
+            failure_judged_by_policy(app),
         ],
         "StatefulSet" => {
             let retain = json!({ "whenDeleted": "Retain", "whenScaled": "Retain" });
@@ -115,17 +196,31 @@ pub(crate) fn together(random: &mut Random, member: &Member) -> Vec<Operation> {
         }
         "Deployment" => {
             let image = |image: &str| json!([{ "name": "main", "image": image }]);
+            let requests = |cpu: &str, memory: &str| {
+                let requests = json!({ "requests": { "cpu": cpu, "memory": memory } });
+                let containers = json!([{ "name": "main", "image": "nginx:1", "resources": requests }]);
+                patch(json!({ "spec": { "template": { "spec": { "containers": containers } } } }))
+            };
             let image = |name: &str| {
                 patch(json!({ "spec": { "template": { "spec": { "containers": image(name) } } } }))
             };
             vec![
                 vec![image("nginx:8"), image("nginx:9"), image("nginx:8")],
                 vec![image("nginx:7"), patch(json!({ "spec": { "paused": true } }))],
+                // One amount in two spellings.
+                vec![requests("0.5", "1Ki"), calm(), requests("500m", "1024")],
+                vec![requests("1", "1Gi"), calm(), requests("1000m", "1073741824")],
             ]
         }
         "CertificateSigningRequest" => {
-            vec![vec![Operation::new("approver", Action::Approve(named.clone()))]]
+            let long_ago = Some("NOW-7200s".to_owned());
+            vec![
+                vec![Operation::new("approver", Action::Approve(named.clone(), None))],
+                vec![Operation::new("approver", Action::Approve(named.clone(), long_ago))],
+            ]
         }
+        "Service" => vec![spread(random, member)],
+        "Secret" | "ServiceAccount" => vec![account_made_again(app)],
         _ => Vec::new(),
     };
     let of_makers = [
@@ -142,7 +237,16 @@ pub(crate) fn together(random: &mut Random, member: &Member) -> Vec<Operation> {
 #[test]
 fn operations_that_belong_together_are_read_back_from_their_lines() {
     let mut random = Random::new(5);
-    for kind in ["Job", "StatefulSet", "Deployment", "DaemonSet", "CertificateSigningRequest", "ConfigMap"] {
+    for kind in [
+        "Job",
+        "StatefulSet",
+        "Deployment",
+        "DaemonSet",
+        "CertificateSigningRequest",
+        "Secret",
+        "Service",
+        "ConfigMap",
+    ] {
         let named = format!("{kind}/web").parse().expect("an object");
         let member = Member { named, app: "web".to_owned() };
         let lists: Vec<Vec<Operation>> = (0..100).map(|_| together(&mut random, &member)).collect();
