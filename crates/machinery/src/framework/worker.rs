@@ -421,6 +421,7 @@ impl Worker {
             }
             let unfinished = plan.retry.clone();
             tried.cooldown = tried.cooldown.max(plan.cooldown);
+            tried.deadline = plan.deadline.into_iter().chain(tried.deadline).min();
             let writes = if look_again { SentWrites::repeatable(&plan) } else { Vec::new() };
             let (done, note) = self.perform(key, plan, note, tried).await?;
             if done.failures.is_empty() && !done.outdated {
@@ -486,14 +487,15 @@ impl Worker {
             (Some(error), _) => {
                 // A failure as such is no progress: only a plan that asks for another pass is judged.
                 let asks = planned_end.requeue_after.is_some();
-                failed(error, if asks { self.paced(key, tried, &planned_end) } else { None })
+                let after = if asks { self.paced(key, tried, &planned_end) } else { None };
+                failed(error, after.into_iter().chain(tried.deadline).min())
             }
             (None, Some((error, quiet))) => Outcome::Failed {
                 error,
                 retry: true,
                 quiet,
                 refused: true,
-                requeue_after: None,
+                requeue_after: tried.deadline,
                 not_before: None,
             },
             (None, None) => done(tried, &planned_end),
@@ -647,6 +649,8 @@ struct Tried {
     /// Whether a create was refused or withheld, because the namespace is terminating.
     meets_terminating: bool,
     cooldown: Cooldown,
+    /// When the key comes back at the latest, although a step has failed.
+    deadline: Option<Duration>,
 }
 
 /// How the last plan of a reconcile has ended.

@@ -30,6 +30,8 @@ pub struct Plan<N = ()> {
     /// Look at the object again after this long, whether or not something happens. Less than 100 ms holds only after writes that
     /// changed something: otherwise the delay grows with each such plan in a row.
     pub requeue_after: Option<Duration>,
+    /// Requeues the key after this delay although a step fails, however long the backoff is then: a deadline that the object sets.
+    pub deadline: Option<Duration>,
     /// Requeues the key after this delay if the plan's writes changed an object. A plan whose writes change nothing would be
     /// made again each time: an admission webhook may undo them.
     pub recheck_after: Option<Duration>,
@@ -94,6 +96,7 @@ impl Default for Plan {
         Self {
             steps: Vec::new(),
             requeue_after: None,
+            deadline: None,
             recheck_after: None,
             look_again: false,
             cooldown: Cooldown::NONE,
@@ -114,6 +117,7 @@ impl Plan {
         let Self {
             steps,
             requeue_after,
+            deadline,
             recheck_after,
             look_again,
             cooldown,
@@ -127,6 +131,7 @@ impl Plan {
         Plan {
             steps,
             requeue_after,
+            deadline,
             recheck_after,
             look_again,
             cooldown,
@@ -146,6 +151,7 @@ impl<N> Plan<N> {
         let Self {
             steps,
             requeue_after,
+            deadline,
             recheck_after,
             look_again,
             cooldown,
@@ -159,6 +165,7 @@ impl<N> Plan<N> {
         let plan = Plan {
             steps,
             requeue_after,
+            deadline,
             recheck_after,
             look_again,
             cooldown,
@@ -362,6 +369,11 @@ impl Failure {
     /// Whether a create found the name taken.
     pub fn is_already_exists(&self) -> bool {
         self.reason == "AlreadyExists"
+    }
+
+    /// Whether a live read failed, or found the object of this kind otherwise than the plan needs ([`Verify`]).
+    pub fn is_check_of(&self, kind: &Kind) -> bool {
+        self.verb.is_empty() && self.kind == kind
     }
 }
 

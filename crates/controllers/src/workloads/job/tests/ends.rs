@@ -66,6 +66,13 @@ fn what_waits_to_be_counted_counts_for_the_limit() {
 }
 
 #[test]
+fn job_deadline_is_a_deadline_of_the_plan_until_the_job_ends() {
+    let with = |seconds| planned(&view(&job(|job| job.spec.active_deadline_seconds = seconds), &[])).deadline;
+    assert_eq!(with(Some(150)), Some(Duration::from_secs(50)));
+    assert_eq!((with(Some(100)), with(None)), (None, None));
+}
+
+#[test]
 fn the_deadline_counts_from_the_start_and_not_while_suspended() {
     let with = |change: fn(&mut Job)| {
         job(|job| {
