@@ -53,6 +53,8 @@ const AFTER_CONFLICT: Duration = Duration::from_secs(10);
 const MOST_ASIDE: usize = 256;
 /// Times that one reconcile looks and plans at most.
 const MOST_LOOKS: usize = 5;
+/// The same where plans search for something, as a name that is free ([`Plan::has_more`]).
+const MOST_LOOKS_OF_A_SEARCH: usize = 100;
 
 /// What the workers of one loop share.
 pub(super) struct Worker {
@@ -446,8 +448,8 @@ impl Worker {
             if let Some(error) = unfinished {
                 return Ok(PlanEnd { unfinished: Some((error, quiet)), ..PlanEnd::default() });
             }
-            if look_again && look == MOST_LOOKS {
-                let error = format!("there was more to look at after {MOST_LOOKS} looks");
+            if look_again && look >= (if has_more { MOST_LOOKS_OF_A_SEARCH } else { MOST_LOOKS }) {
+                let error = format!("there was more to look at after {look} looks");
                 return Ok(PlanEnd { unfinished: Some((error, false)), ..PlanEnd::default() });
             }
             if !look_again {

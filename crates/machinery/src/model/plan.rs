@@ -52,7 +52,8 @@ pub struct Plan<N = ()> {
     /// The object of the key is gone: a delay that it has asked for ends. Without this the key would stay for as long as that.
     pub is_gone: bool,
     /// The plan is one part of a longer piece of work, the note remembers how far that has come, and the next part is due after
-    /// `requeue_after`. Without this, a plan whose writes change nothing is not followed by another one at once.
+    /// `requeue_after`. Without this, a plan whose writes change nothing is not followed by another one at once. Beside `look_again` it is
+    /// one step of a search, and the reconcile has many passes instead of a few.
     pub has_more: bool,
     /// What the plan tells beside its steps: what the controller's metrics count of it, and what it adds to the controller's
     /// memory once its writes have succeeded; its items once the writes have that name them ([`Write::item`]).
