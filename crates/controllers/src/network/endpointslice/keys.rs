@@ -7,12 +7,26 @@ use super::topology::{self, Capacity, Mode};
 use coxswain_machinery::api::core::{Node, Service};
 use coxswain_machinery::api::discovery::EndpointSlice;
 use coxswain_machinery::api::indexes::service_key;
+use coxswain_machinery::api::{Index, IndexKeys, Object};
 use coxswain_machinery::framework::KeyMap;
 use coxswain_machinery::informer::{Delta, Indexed, Lister};
 use coxswain_machinery::model::Key;
+use coxswain_machinery::wire::Str;
 
+/// Services that ask for topology aware hints. All others are filed nowhere.
+pub(super) static AUTO: Index = Index { name: "topology mode", keys: modes };
+
+const BY_CAPACITY: &str = "auto";
+
+fn modes(object: &dyn Object) -> IndexKeys {
+    let any: &dyn std::any::Any = object;
+    let service = any.downcast_ref::<Service>().filter(|service| Mode::of(service) == Mode::Auto);
+    service.map(|_| Str::interned(BY_CAPACITY)).into_iter().collect()
+}
+
+/// A change of a node costs nothing where no Service asks for hints.
 pub(super) fn of_nodes(
-    services: Lister<Service>,
+    services: Indexed<Service>,
     slices: Indexed<EndpointSlice>,
     nodes: Lister<Node>,
 ) -> KeyMap {
@@ -24,8 +38,12 @@ pub(super) fn of_nodes(
         if old.map(topology::contribution) == new.map(topology::contribution) {
             return;
         }
+        let asking = services.filed(BY_CAPACITY);
+        if asking.is_empty() {
+            return;
+        }
         let capacity = Capacity::of(nodes.list().iter().map(AsRef::as_ref));
-        for service in services.list().into_iter().filter(|service| Mode::of(service) == Mode::Auto) {
+        for service in asking {
             let key = service_key(&service.metadata.namespace, &service.metadata.name);
             let held = slices.filed(&key);
             if topology::is_overloaded(

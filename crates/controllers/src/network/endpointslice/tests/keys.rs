@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::super::{keys, services};
+use super::super::keys::{self, AUTO};
+use super::super::services;
 use super::fixtures::{Bench, any, deleting, labels, meta, node, pod, ready, service};
 use coxswain_machinery::api::AnyObject;
 use coxswain_machinery::api::core::{Node, Service};
@@ -128,7 +129,7 @@ fn a_node_concerns_services_whose_hints_overload_a_zone_now() {
     bench.settled();
     bench.add(&named("plain", "default", &[("app", "web")]));
     let map = keys::of_nodes(
-        Lister::new(bench.store(&SERVICES)),
+        Indexed::new(&bench.store(&SERVICES), &AUTO),
         Indexed::new(&bench.store(&ENDPOINT_SLICES), &BY_SERVICE),
         Lister::new(bench.store(&NODES)),
     );
@@ -159,7 +160,7 @@ fn a_node_concerns_services_whose_hints_overload_a_zone_now() {
     // Without hints nobody is overloaded.
     let none = Bench::new();
     let map = keys::of_nodes(
-        Lister::new(Arc::clone(&bench.store(&SERVICES))),
+        Indexed::new(&bench.store(&SERVICES), &AUTO),
         Indexed::new(&none.store(&ENDPOINT_SLICES), &BY_SERVICE),
         Lister::new(bench.store(&NODES)),
     );
