@@ -448,7 +448,8 @@ impl Worker {
             if let Some(error) = unfinished {
                 return Ok(PlanEnd { unfinished: Some((error, quiet)), ..PlanEnd::default() });
             }
-            if look_again && look >= (if has_more { MOST_LOOKS_OF_A_SEARCH } else { MOST_LOOKS }) {
+            let most = if has_more { MOST_LOOKS_OF_A_SEARCH } else { MOST_LOOKS };
+            if look_again && look >= most {
                 let error = format!("there was more to look at after {look} looks");
                 return Ok(PlanEnd { unfinished: Some((error, false)), ..PlanEnd::default() });
             }

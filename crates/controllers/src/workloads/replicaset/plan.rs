@@ -124,7 +124,7 @@ impl<'a> Claims<'a> {
         (!released.is_empty()).then_some(Step::Each(released))
     }
 
-    /// The check comes first, for its failure ends the plan; then the releases follow in the plan for that failure.
+    /// The check comes first, because its failure ends the plan; the releases follow in the plan for that failure.
     fn write(&self, view: &View, plan: &mut Plan) {
         let owner = &view.replica_set.metadata;
         if !self.adopted.is_empty() {

@@ -1,7 +1,5 @@
 //! Which keys a change concerns.
 
-use std::sync::Arc;
-
 use super::super::keys::{self, AUTO};
 use super::super::services;
 use super::fixtures::{Bench, any, deleting, labels, meta, node, pod, ready, service};

@@ -41,7 +41,8 @@ impl<'a> Claims<'a> {
         (!released.is_empty()).then_some(Step::Each(released))
     }
 
-    /// The check comes first, for its failure ends the plan; then the releases follow in the plan for that failure. Each of them is tried whatever becomes of the others; but as long as one fails nothing is made or deleted.
+    /// The check comes first, because its failure ends the plan; the releases follow in the plan for that failure. Each of them is tried
+    /// whatever becomes of the others; but as long as one fails nothing is made or deleted.
     pub(super) fn write(&self, view: &View, plan: &mut Plan) {
         if !self.adopted.is_empty() {
             plan.steps.push(writes::owner_is_alive(view));

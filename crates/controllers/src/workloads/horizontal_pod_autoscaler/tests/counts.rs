@@ -1,4 +1,4 @@
-//! What the metrics count of reconciles.
+//! Counts of reconciles in the metrics.
 
 use std::time::Duration;
 

@@ -21,7 +21,7 @@ const DELETE_FINALIZERS: &str = "$deleteFromPrimitiveList/finalizers";
 pub(super) fn claims(view: &View, members: &Members<'_>) -> Vec<Step> {
     let mut steps = Vec::new();
     let owner = &view.job.metadata;
-    // The check comes first, for its failure ends the plan; then the releases follow in the plan for that failure.
+    // The check comes first, because its failure ends the plan; the releases follow in the plan for that failure.
     if !members.adopted.is_empty() {
         let expect = Expect::Alive(owner.uid.clone());
         steps.push(Step::Verify(Verify { read: &JOB_ADOPTION, kind: &JOBS, key: Key::of(owner), expect }));

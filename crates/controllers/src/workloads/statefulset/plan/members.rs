@@ -89,7 +89,7 @@ impl<'a> Members<'a> {
         (!released.is_empty()).then_some(Step::Each(released))
     }
 
-    /// The adoptions, those of revisions first, and the releases. The check precedes them, for its failure ends the plan; then the releases
+    /// The adoptions, those of revisions first, and the releases. The check precedes them, because its failure ends the plan; the releases
     /// follow in the plan for that failure.
     pub(super) fn steps(&self, view: &View) -> Vec<Step> {
         let owner = &view.set.metadata;

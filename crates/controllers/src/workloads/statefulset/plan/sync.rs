@@ -436,7 +436,7 @@ impl<'a> Sync<'a> {
         for write in updates {
             let claim = &write.key.name;
             let error = format!("could not update claim {claim} for delete policy ownerRefs: {{error}}");
-            // Of the claims of surplus pods nothing is told, as by kube-controller-manager.
+            // A claim of a surplus pod has no such event, as with kube-controller-manager.
             let on_failure = (!holder.is_surplus).then(|| not_updated(self.view, holder.name, &error));
             steps.push(Step::Write(Write { on_failure, ..write }));
         }
