@@ -116,7 +116,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         slices
             .wakes(services::of_slices(is_ours, false))
             .debounced(batch_period.max(services::SLICES_DEBOUNCE)),
-        nodes.wakes(keys::of_nodes(services.index(&AUTO), slices.index(&BY_SERVICE), nodes.lister())),
+        nodes.wakes(keys::of_nodes(services.index(&AUTO), slices.index(&BY_SERVICE))),
     ];
     Ok(Built {
         loops: vec![Loop {
