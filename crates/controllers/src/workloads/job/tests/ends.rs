@@ -300,6 +300,14 @@ fn the_first_rule_that_matches_a_failed_pod_says_what_it_means() {
 }
 
 #[test]
+fn job_that_fails_for_a_reason_of_another_component_has_an_event_with_a_fixed_reason() {
+    let target = job(|job| job.status.conditions = vec![condition("FailureTarget", "True", "MyReason")]);
+    let told = steps_of(&target, &[]);
+    assert_eq!(only(told.clone(), "emit"), ["emit Failed"]);
+    assert!(told.iter().any(|line| line.contains(" Failed(MyReason)")), "{told:?}");
+}
+
+#[test]
 fn a_rule_may_name_a_condition() {
     let broken = job(|job| {
         let pattern = OnPodCondition { r#type: "Broken".into(), status: "False".into() };
