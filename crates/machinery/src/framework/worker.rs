@@ -53,6 +53,8 @@ const AFTER_CONFLICT: Duration = Duration::from_secs(10);
 const MOST_ASIDE: usize = 256;
 /// Times that one reconcile looks and plans at most.
 const MOST_LOOKS: usize = 5;
+/// The same where plans search for something, as a name that is free ([`Plan::has_more`]).
+const MOST_LOOKS_OF_A_SEARCH: usize = 100;
 
 /// What the workers of one loop share.
 pub(super) struct Worker {
@@ -421,6 +423,7 @@ impl Worker {
             }
             let unfinished = plan.retry.clone();
             tried.cooldown = tried.cooldown.max(plan.cooldown);
+            tried.deadline = plan.deadline.into_iter().chain(tried.deadline).min();
             let writes = if look_again { SentWrites::repeatable(&plan) } else { Vec::new() };
             let (done, note) = self.perform(key, plan, note, tried).await?;
             if done.failures.is_empty() && !done.outdated {
@@ -445,8 +448,9 @@ impl Worker {
             if let Some(error) = unfinished {
                 return Ok(PlanEnd { unfinished: Some((error, quiet)), ..PlanEnd::default() });
             }
-            if look_again && look == MOST_LOOKS {
-                let error = format!("there was more to look at after {MOST_LOOKS} looks");
+            let most = if has_more { MOST_LOOKS_OF_A_SEARCH } else { MOST_LOOKS };
+            if look_again && look >= most {
+                let error = format!("there was more to look at after {look} looks");
                 return Ok(PlanEnd { unfinished: Some((error, false)), ..PlanEnd::default() });
             }
             if !look_again {
@@ -486,14 +490,15 @@ impl Worker {
             (Some(error), _) => {
                 // A failure as such is no progress: only a plan that asks for another pass is judged.
                 let asks = planned_end.requeue_after.is_some();
-                failed(error, if asks { self.paced(key, tried, &planned_end) } else { None })
+                let after = if asks { self.paced(key, tried, &planned_end) } else { None };
+                failed(error, after.into_iter().chain(tried.deadline).min())
             }
             (None, Some((error, quiet))) => Outcome::Failed {
                 error,
                 retry: true,
                 quiet,
                 refused: true,
-                requeue_after: None,
+                requeue_after: tried.deadline,
                 not_before: None,
             },
             (None, None) => done(tried, &planned_end),
@@ -647,6 +652,8 @@ struct Tried {
     /// Whether a create was refused or withheld, because the namespace is terminating.
     meets_terminating: bool,
     cooldown: Cooldown,
+    /// When the key comes back at the latest, although a step has failed.
+    deadline: Option<Duration>,
 }
 
 /// How the last plan of a reconcile has ended.

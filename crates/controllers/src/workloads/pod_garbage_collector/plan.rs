@@ -53,6 +53,11 @@ pub(super) fn round(view: &RoundView, now: Timestamp) -> Plan<Note> {
     let out_of_service = view.out_of_service.iter().map(|pod| (&**pod, Reason::OutOfService));
     let unscheduled = view.unscheduled.iter().map(|pod| (&**pod, Reason::Unscheduled));
     let mut plan = Plan { requeue_after: Some(ROUND), end: true, ..Plan::default() };
+    if !view.unread.is_empty() {
+        // All other pods are collected, and the next round comes in time, however long the backoff is.
+        plan.retry = Some(view.unread.join("; "));
+        plan.deadline = Some(ROUND);
+    }
     let (chains, note) = chains(terminated.chain(out_of_service).chain(unscheduled), now);
     if !chains.is_empty() {
         plan.steps.push(Step::Chains { chains, slow_start: false });

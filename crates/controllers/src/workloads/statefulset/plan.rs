@@ -118,7 +118,8 @@ fn create_revision(view: &View, number: i64) -> Plan {
         number,
     };
     let create = Write { tolerate: Tolerate { exists: true, ..Tolerate::default() }, ..revision.create() };
-    Plan { steps: vec![Step::Write(create)], look_again: true, ..Plan::default() }
+    // As by kube-controller-manager, names are tried until one is free. Whoever may create ControllerRevisions can take many.
+    Plan { steps: vec![Step::Write(create)], look_again: true, has_more: true, ..Plan::default() }
 }
 
 /// An event on the StatefulSet.
