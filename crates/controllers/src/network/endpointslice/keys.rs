@@ -34,13 +34,12 @@ pub(super) fn of_nodes(services: Indexed<Service>, slices: Indexed<EndpointSlice
             return;
         }
         let (old, new) = delta.typed::<Node>();
-        let (before, now) = (old.and_then(topology::contribution), new.and_then(topology::contribution));
-        if before == now {
-            return;
-        }
+        let Some(name) = new.or(old).map(|node| &node.metadata.name) else { return };
         let capacity = {
             let mut nodes = nodes.lock();
-            nodes.change(before, now);
+            if !nodes.change(name, new.and_then(topology::contribution)) {
+                return;
+            }
             nodes.capacity()
         };
         if !delta.is_news() {

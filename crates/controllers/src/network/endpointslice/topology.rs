@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use coxswain_machinery::api::core::{Node, Service};
 use coxswain_machinery::api::discovery::{Endpoint, EndpointSlice};
 use coxswain_machinery::model::quantity::Quantity;
+use coxswain_machinery::random::HashMap;
 use coxswain_machinery::wire::Str;
 
 /// Label of a node: its zone.
@@ -66,9 +67,11 @@ pub(super) struct Capacity {
     zones: Vec<(Str, f64)>,
 }
 
-/// What all nodes together add to the capacity, kept as they change: a change of one costs nothing in proportion to their number.
+/// Sums the contributions of all nodes to the capacity. The cost of a change does not depend on the number of nodes.
 #[derive(Debug, Default)]
 pub(super) struct Contributions {
+    /// The contribution of each node that counts, by name. The final state of a deleted node may differ from the state before.
+    nodes: HashMap<Str, (Str, u64)>,
     /// Thousandths of CPUs, and nodes, by zone.
     zones: BTreeMap<Str, (u64, usize)>,
     /// Nodes that count and lack a zone or CPUs.
@@ -76,8 +79,15 @@ pub(super) struct Contributions {
 }
 
 impl Contributions {
-    /// One node adds this instead of what it added before.
-    pub(super) fn change(&mut self, before: Option<(Str, u64)>, now: Option<(Str, u64)>) {
+    /// Replaces the contribution of a node. Returns whether it differs from the one before.
+    pub(super) fn change(&mut self, node: &Str, now: Option<(Str, u64)>) -> bool {
+        let before = match &now {
+            Some(now) => self.nodes.insert(node.clone(), now.clone()),
+            None => self.nodes.remove(node),
+        };
+        if before == now {
+            return false;
+        }
         if let Some((zone, cpu)) = before {
             match self.zones.get_mut(&zone).filter(|_| is_complete(&zone, cpu)) {
                 Some((_, 1)) => _ = self.zones.remove(&zone),
@@ -97,9 +107,10 @@ impl Contributions {
                 self.incomplete += 1;
             }
         }
+        true
     }
 
-    /// The capacity of all these nodes.
+    /// Returns the capacity of all these nodes.
     pub(super) fn capacity(&self) -> Capacity {
         if self.incomplete > 0 {
             return Capacity::default();

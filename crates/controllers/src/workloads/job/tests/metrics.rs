@@ -20,7 +20,8 @@ fn counters(registry: &Registry) -> Vec<String> {
     let mut told = Vec::new();
     for family in registry.gather().iter().filter(|family| family.name().ends_with("_total")) {
         for metric in family.get_metric() {
-            let labels: Vec<&str> = metric.get_label().iter().map(|label| label.value()).collect();
+            let labels: Vec<&str> =
+                metric.get_label().iter().map(prometheus::proto::LabelPair::value).collect();
             let name = family.name().trim_start_matches("job_controller_");
             told.push(format!("{name} {} {}", labels.join("/"), metric.get_counter().get_value()));
         }
