@@ -256,7 +256,7 @@ impl ApiError {
     }
 }
 
-/// How the API server says that it could not call an admission webhook whose failure policy is `Fail`.
+/// Beginning of the API server's message if it could not call an admission webhook whose failure policy is `Fail`.
 const FAILED_WEBHOOK: &str = "Internal error occurred: failed calling webhook ";
 
 /// A `Status` in JSON: what JSON requests get, and everyone from proxies and the authentication filter.

@@ -332,7 +332,7 @@ impl Supervisor {
     async fn look(&self) {
         let resources = loop {
             match self.discovery.resources().await {
-                // Every API server has resources. This one answers before it has them, and all watches would end.
+                // Every API server has resources. An API server that starts may answer before it has any, and all watches would end.
                 Ok(resources) if is_bare(&resources) => {
                     let error = "the API server names no resource";
                     tracing::warn!(controller = self.controller, error, "watches stay as they are");

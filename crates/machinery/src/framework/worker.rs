@@ -53,7 +53,7 @@ const AFTER_CONFLICT: Duration = Duration::from_secs(10);
 const MOST_ASIDE: usize = 256;
 /// Times that one reconcile looks and plans at most.
 const MOST_LOOKS: usize = 5;
-/// The same where plans search for something, as a name that is free ([`Plan::has_more`]).
+/// Limit of looks for plans that search, for example for a name that is free ([`Plan::has_more`]).
 const MOST_LOOKS_OF_A_SEARCH: usize = 100;
 
 /// What the workers of one loop share.
@@ -652,7 +652,7 @@ struct Tried {
     /// Whether a create was refused or withheld, because the namespace is terminating.
     meets_terminating: bool,
     cooldown: Cooldown,
-    /// When the key comes back at the latest, although a step has failed.
+    /// Latest requeue of the key although a step has failed.
     deadline: Option<Duration>,
 }
 

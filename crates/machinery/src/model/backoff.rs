@@ -22,7 +22,7 @@ impl Moment for Timestamp {
     }
 }
 
-/// Nobody sets a steady clock.
+/// The steady clock cannot be set.
 impl Moment for SteadyTime {
     fn since(self, earlier: Self) -> Duration {
         Self::since(self, earlier)

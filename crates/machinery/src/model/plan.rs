@@ -30,7 +30,7 @@ pub struct Plan<N = ()> {
     /// Look at the object again after this long, whether or not something happens. Less than 100 ms holds only after writes that
     /// changed something: otherwise the delay grows with each such plan in a row.
     pub requeue_after: Option<Duration>,
-    /// Requeues the key after this delay although a step fails, however long the backoff is then: a deadline that the object sets.
+    /// Requeues the key after this delay although a step fails and the backoff is longer: a deadline that the object sets.
     pub deadline: Option<Duration>,
     /// Requeues the key after this delay if the plan's writes changed an object. A plan whose writes change nothing would be
     /// made again each time: an admission webhook may undo them.
@@ -53,8 +53,8 @@ pub struct Plan<N = ()> {
     /// the requeue.
     pub is_gone: bool,
     /// The plan is one part of a longer piece of work, the note remembers how far that has come, and the next part is due after
-    /// `requeue_after`. Without this, a plan whose writes change nothing is not followed by another one at once. Beside `look_again` it is
-    /// one step of a search, and the reconcile has many passes instead of a few.
+    /// `requeue_after`. Without this, a plan whose writes change nothing is not followed by another one at once. With `look_again`
+    /// it is one step of a search, and the reconcile may have 100 passes instead of 5.
     pub has_more: bool,
     /// What the plan tells beside its steps: what the controller's metrics count of it, and what it adds to the controller's
     /// memory once its writes have succeeded; its items once the writes have that name them ([`Write::item`]).

@@ -178,7 +178,7 @@ pub fn cut_name(owner: &str, hash: &str) -> String {
     format!("{}-{hash}", beginning(owner, LONGEST))
 }
 
-/// `OWNER-HASH`, as a DaemonSet's revisions are named: of its name as much as fits into the name of an object.
+/// Returns `OWNER-HASH`, the name of a DaemonSet's revision, with the owner's name cut to fit into the name of an object.
 /// kube-controller-manager does not cut it, so the API server refuses the revision of a DaemonSet with a long name.
 pub fn name_that_fits(owner: &str, hash: &str) -> String {
     const LONGEST: usize = 253;

@@ -134,7 +134,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
 /// What watches feed and attempts ask.
 struct Hub {
     graph: Mutex<Graph>,
-    /// Owners that no watch tells of, by their keys: how many looks in a row have found them there.
+    /// Counts, by key, the consecutive live reads that found an owner which no watch shows.
     unseen: Mutex<HashMap<Key, u32>>,
     sync_errors: IntCounter,
 }
@@ -256,7 +256,7 @@ struct Found {
     absent: Vec<Place>,
     /// A dependent that was out of sight.
     blocker: Option<(Uid, Blocker)>,
-    /// Whether the object of the key is there, and no watch tells of it.
+    /// Whether the object of the key exists and no watch shows it.
     is_unseen: bool,
 }
 

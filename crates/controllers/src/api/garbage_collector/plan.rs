@@ -25,9 +25,9 @@ use coxswain_machinery::model::plan::{
 use coxswain_machinery::wire::text::raw_bytes;
 use coxswain_machinery::wire::{Str, Uid};
 
-/// How often a blocking dependent is looked for that is there and that no watch tells of: as often as discovery is.
+/// Delay between two live reads of a blocking dependent that no watch shows. Equals the period of discovery.
 const UNSEEN: Duration = Duration::from_secs(30);
-/// The same of an owner. There may be thousands of a kind that cannot be watched, so they are looked for less and less often.
+/// Delay between two live reads of an owner that no watch shows. A kind that cannot be watched may have thousands of owners.
 const UNSEEN_OWNER: ExponentialBackoff = ExponentialBackoff::doubling(UNSEEN, Duration::from_secs(1000));
 
 /// Decides.

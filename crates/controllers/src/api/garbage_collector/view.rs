@@ -62,7 +62,7 @@ pub enum Subject {
         there: bool,
         /// Why some place could not be looked at.
         unknown: Option<String>,
-        /// How many looks in a row have found it there before.
+        /// Number of consecutive live reads before this one that found the object.
         looks: u32,
     },
     /// An object that may have to go.

@@ -15,7 +15,7 @@ use coxswain_machinery::informer::{Delta, Indexed};
 use coxswain_machinery::model::Key;
 use coxswain_machinery::wire::Str;
 
-/// Services that ask for topology aware hints. All others are filed nowhere.
+/// Files the Services that ask for topology aware hints, and no others.
 pub(super) static AUTO: Index = Index { name: "topology mode", keys: modes };
 
 const BY_CAPACITY: &str = "auto";
@@ -26,7 +26,8 @@ fn modes(object: &dyn Object) -> IndexKeys {
     service.map(|_| Str::interned(BY_CAPACITY)).into_iter().collect()
 }
 
-/// A change of a node costs nothing in proportion to the number of nodes, and nothing but that where no Service asks for hints.
+/// Queues the Services whose hints overload a zone after a change of a Node. The cost depends on the number of zones and of Services
+/// that ask for hints.
 pub(super) fn of_nodes(services: Indexed<Service>, slices: Indexed<EndpointSlice>) -> KeyMap {
     let nodes = Mutex::new(Contributions::default());
     Arc::new(move |delta: Delta<'_>, emit: &mut dyn FnMut(Key)| {

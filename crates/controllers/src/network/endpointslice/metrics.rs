@@ -45,7 +45,7 @@ pub(super) struct Counted {
     ideal: i64,
     slices: i64,
     endpoints: i64,
-    /// What the Service says of its traffic distribution.
+    /// The Service's `trafficDistribution`.
     traffic: Option<Str>,
     /// The same, if it is in force.
     preferring: Option<Str>,
@@ -55,7 +55,7 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    /// What a plan for the Service of this view comes to.
+    /// Returns the counts of a plan for the Service of this view.
     pub(super) fn of(view: &View, counts: Vec<Count>) -> Self {
         let service = &view.service;
         let sum = |of: fn(&Count) -> usize| counts.iter().map(of).sum::<usize>() as i64;

@@ -77,7 +77,7 @@ fn reconcile(view: &View, plan: &mut Plan, counts: &mut Vec<Count>) -> Result<()
         let event = hints::give(view, family, &mut slices)?;
         slices.settle(service);
         counts.push(slices.count());
-        // Hints are enabled for the Service, and not once for each family.
+        // One event reports that hints are enabled for the Service, not one for each family.
         let is_told = |event: &EventSpec| {
             event.reason == hints::DISABLED
                 || slices.is_change() && !(event.reason == hints::ENABLED && is_enabled)
@@ -168,7 +168,7 @@ fn failed(service: &Service, why: impl Display) -> EventSpec {
     event(service, true, "FailedToUpdateEndpointSlices", message)
 }
 
-/// One error as it is, several in brackets.
+/// Joins errors as kube-controller-manager does: one error unchanged, several in brackets.
 fn joined(mut errors: Vec<String>) -> String {
     match errors.len() {
         0 | 1 => errors.pop().unwrap_or_default(),

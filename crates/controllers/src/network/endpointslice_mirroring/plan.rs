@@ -114,7 +114,7 @@ impl<'a> Matched<'a> {
         let mut spare: HashMap<&Str, VecDeque<(usize, &HeldSlice)>> = HashMap::default();
         for (at, held) in view.slices.iter().enumerate() {
             let place = (held.slice.address_type.clone(), key_of(&held.slice.ports));
-            // A slice without an owner reference is one that a backup tool has restored: it is adopted by its update.
+            // Backup tools restore slices without owner references. The update adopts such a slice.
             if !(held.is_owned_by(&ENDPOINTS, owner) || draft::is_free(held)) {
                 matched.delete.push(held);
             } else if let Some(group) = groups.remove(&place) {
@@ -180,7 +180,7 @@ fn skipped<'a>(
         ("InvalidIPAddress", message)
     });
     let surplus = (surplus > 0).then(|| {
-        // The number includes invalid addresses, as by kube-controller-manager.
+        // kube-controller-manager counts invalid addresses as well.
         let skipped = surplus + demand.invalid;
         let message = format!(
             "A max of {max} addresses can be mirrored to EndpointSlices per Endpoints subset. {skipped} \

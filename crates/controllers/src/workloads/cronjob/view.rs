@@ -27,7 +27,7 @@ pub(super) struct View {
     pub(super) jobs: Vec<Arc<Job>>,
     /// Jobs of the status that are not there any more.
     pub(super) missing: HashSet<Uid>,
-    /// Jobs of the status that have ended and that it no longer controls, as they were read live.
+    /// Jobs of the status, read live, that have ended and that the CronJob no longer controls.
     pub(super) disowned: Vec<Arc<Job>>,
     /// Jobs that this reconcile has deleted.
     pub(super) deleted: HashSet<Uid>,

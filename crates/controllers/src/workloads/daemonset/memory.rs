@@ -33,7 +33,7 @@ pub(super) struct Note {
 pub(super) struct FailedPods(Mutex<Held>);
 
 struct Held {
-    /// Measures the backoffs. The clock of the machine may be set meanwhile.
+    /// Measures the backoffs. The wall clock may be set while one runs.
     clock: SteadyClock,
     backoffs: KeyBackoffs<Place, SteadyTime>,
 }
@@ -45,7 +45,7 @@ impl Default for FailedPods {
 }
 
 impl FailedPods {
-    /// For how long a failed pod is still left alone there; `None` if it is not.
+    /// Returns the rest of the backoff of failed pods at this place; `None` if there is none.
     pub(super) fn remaining(&self, place: &Place) -> Option<Duration> {
         let held = self.0.lock();
         held.backoffs.remaining(place, held.clock.now())

@@ -68,7 +68,7 @@ fn decide(view: &View, now: Timestamp, note: &mut Note) -> Result<Plan, WireErro
     let remains = failures::judge(view, &document);
     match remains {
         Remains::Nothing => {
-            // Releases do not rest on a live DaemonSet, which only adoptions need.
+            // Only adoptions need a live DaemonSet.
             if view.failures.iter().any(|failure| failure.is_check_of(&DAEMON_SETS)) {
                 plan.steps.extend(Claims::of(view).releases(view));
             }

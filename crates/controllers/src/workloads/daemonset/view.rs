@@ -55,7 +55,7 @@ pub(super) struct View {
     pub(super) revisions: Vec<Arc<ControllerRevision>>,
     /// All nodes, in no order.
     pub(super) nodes: Vec<Arc<Node>>,
-    /// For how long failed pods of the present generation are still left alone, by node.
+    /// The rest of the backoff of failed pods of the present generation, by node.
     pub(super) backoffs: HashMap<Str, Duration>,
     /// What the first pass's plan met; empty on the first pass.
     pub(super) failures: Vec<Failure>,

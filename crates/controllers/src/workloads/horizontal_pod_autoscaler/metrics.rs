@@ -117,7 +117,7 @@ impl Meter<Note> for Metrics {
     }
 }
 
-/// Whether it is an update of the status that failed, or may have.
+/// Returns whether an action is an update of the status that failed or may have failed.
 fn is_lost_status(action: &ActionState) -> bool {
     action.subresource == "status" && matches!(action.result, ActionResult::Failed(_) | ActionResult::Unknown)
 }

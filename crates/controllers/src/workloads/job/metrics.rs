@@ -41,7 +41,7 @@ struct Sync {
     mode: &'static str,
     action: &'static str,
     reason: &'static str,
-    /// How many of its results are those of adoptions and releases.
+    /// Number of its results that belong to adoptions and releases.
     claims: usize,
 }
 
@@ -115,7 +115,7 @@ impl Metrics {
         let mode = mode(is_indexed);
         let Progress { succeeded, failed, failed_indexes, actions, backoff: _, end } = progress;
         for (result, count) in [("succeeded", *succeeded), ("failed", *failed)] {
-            // A series begins with 0, as in kube-controller-manager.
+            // kube-controller-manager begins each series with 0.
             self.finished_pods.with_label_values(&[mode, result]).inc_by(count);
         }
         let limit = if failed_indexes.is_some() { "perIndex" } else { "global" };
@@ -165,7 +165,7 @@ impl Meter<Note> for Arc<Metrics> {
         let Some(Sync { mode, action, reason, claims }) = self.begun.lock().remove(key) else { return };
         let has_failed =
             |action: &ActionState| matches!(action.result, ActionResult::Failed(_) | ActionResult::Unknown);
-        // Nothing is done about the pods where an adoption or a release fails.
+        // The reconcile neither creates nor deletes pods if an adoption or a release fails.
         let action = if ended.actions.iter().take(claims).any(has_failed) { "reconciling" } else { action };
         let result = if matches!(ended.outcome, Outcome::Failed { .. }) { "error" } else { "success" };
         self.durations.with_label_values(&[mode, result, action]).observe(ended.took.as_secs_f64());

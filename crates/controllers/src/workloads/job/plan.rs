@@ -90,7 +90,7 @@ fn decide(view: &View, now: Timestamp, note: &mut Note) -> Result<Plan, WireErro
     let end = ends::before_managing(view, &members, indexes.as_ref(), counts, now);
     let remains = Remains::of(view, &members, end.is_some());
     if remains == Remains::Nothing {
-        // Releases do not rest on a live Job, which only adoptions need.
+        // Only adoptions need a live Job.
         if view.written.as_ref().is_some_and(|written| written.failures.iter().any(is_check)) {
             plan.steps.extend(writes::releases(view, &members));
         }

@@ -54,7 +54,7 @@ pub(super) fn round(view: &RoundView, now: Timestamp) -> Plan<Note> {
     let unscheduled = view.unscheduled.iter().map(|pod| (&**pod, Reason::Unscheduled));
     let mut plan = Plan { requeue_after: Some(ROUND), end: true, ..Plan::default() };
     if !view.unread.is_empty() {
-        // All other pods are collected, and the next round comes in time, however long the backoff is.
+        // The round collects all other pods, and the backoff does not delay the next round.
         plan.retry = Some(view.unread.join("; "));
         plan.deadline = Some(ROUND);
     }

@@ -31,7 +31,7 @@ pub(super) struct RoundView {
     pub(super) out_of_service: Vec<Arc<Pod>>,
     /// Pods that are being deleted and were never bound.
     pub(super) unscheduled: Vec<Arc<Pod>>,
-    /// Why nodes that are out of service by the cache could not be read. Their pods wait for the next round.
+    /// Errors of live reads of nodes that are out of service by the cache. Their pods wait for the next round.
     pub(super) unread: Vec<String>,
 }
 

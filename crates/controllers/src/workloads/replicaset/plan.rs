@@ -52,7 +52,7 @@ pub(super) fn plan(view: &View, now: Timestamp) -> Plan {
     } else if let Some(scaling) = view.failures.iter().find_map(failed_scaling) {
         scaling
     } else {
-        // Releases do not rest on a live owner, which only adoptions need.
+        // Only adoptions need a live owner.
         if view.failures.iter().any(|failure| failure.is_check_of(view.kind)) {
             plan.steps.extend(claims.releases(view));
         }
@@ -117,7 +117,7 @@ impl<'a> Claims<'a> {
         claims
     }
 
-    /// The releases alone.
+    /// Returns the releases without the check and the adoptions.
     fn releases(&self, view: &View) -> Option<Step> {
         let owner = &view.replica_set.metadata;
         let released: Vec<Write> = self.released.iter().map(|pod| release(owner, pod)).collect();

@@ -62,7 +62,7 @@ fn is_saturated(new: &Member, replicas: i32) -> bool {
         && new.object.status.available_replicas == replicas
 }
 
-/// The number in an annotation. A sign makes it none, as in kube-controller-manager.
+/// Returns the number in an annotation. kube-controller-manager reads no number with a sign.
 fn noted(member: &Member, annotation: &str) -> Option<i32> {
     let digits = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
     member.annotation(annotation).filter(digits)?.parse().ok()

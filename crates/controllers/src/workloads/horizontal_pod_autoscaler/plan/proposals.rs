@@ -138,7 +138,7 @@ fn of_container(metric: &MetricSpec, found: &Found, present: &Present<'_>) -> Pr
         resource(&source.name, container, &source.target, found, present).map_err(failed)?;
     let name = match asked.utilization {
         Some(_) => format!("{} container resource utilization (percentage of request)", source.name),
-        // As kube-controller-manager names it, which is the name of the resource alone.
+        // kube-controller-manager gives the metric the name of the resource alone.
         None => format!("{} resource", source.name),
     };
     let status = ContainerResourceMetricStatus {

@@ -80,7 +80,7 @@ impl<'a> Tracking<'a, '_> {
                 break;
             }
         }
-        // All indexes are told at once; only their finalizers wait.
+        // The status has all indexes at once; only finalizers are removed 500 at a time.
         if let Some(completed) = &mut completed {
             for member in rest.copied().filter(|member| counts(member, self.indexes)) {
                 if member.has_succeeded

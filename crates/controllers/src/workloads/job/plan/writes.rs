@@ -35,7 +35,7 @@ pub(super) fn claims(view: &View, members: &Members<'_>) -> Vec<Step> {
     steps
 }
 
-/// The releases alone.
+/// Returns the releases without the check and the adoptions.
 pub(super) fn releases(view: &View, members: &Members<'_>) -> Option<Step> {
     let released: Vec<_> = members.released.iter().map(|pod| release(&view.job.metadata, pod)).collect();
     (!released.is_empty()).then_some(Step::Each(released))

@@ -23,7 +23,7 @@ pub(super) fn record(view: &View, members: &Members<'_>, now: Timestamp) -> Plan
             || failure.kind == &PODS && failure.verb == "patch" && members.change()
     };
     if view.failures.iter().any(|failure| failure.is_check_of(&STATEFUL_SETS)) {
-        // Releases do not rest on a live StatefulSet, which only adoptions need.
+        // Only adoptions need a live StatefulSet.
         plan.steps.extend(members.releases(view));
         return plan;
     }

@@ -83,7 +83,7 @@ impl<'a> Members<'a> {
         })
     }
 
-    /// The releases alone.
+    /// Returns the releases without the check and the adoptions.
     pub(super) fn releases(&self, view: &View) -> Option<Step> {
         let released: Vec<Write> = self.release_writes(view).collect();
         (!released.is_empty()).then_some(Step::Each(released))
