@@ -49,9 +49,7 @@ use crate::wire::Uid;
 /// When a key is looked at again one of whose writes met a conflict that is tolerated. The newer version calls it earlier; there
 /// need not be one, for not only the store refuses with a conflict: a webhook may.
 const AFTER_CONFLICT: Duration = Duration::from_secs(10);
-/// Keys that a worker sets aside at most.
 const MOST_ASIDE: usize = 256;
-/// Times that one reconcile looks and plans at most.
 const MOST_LOOKS: usize = 5;
 /// Limit of looks for plans that search, for example for a name that is free ([`Plan::has_more`]).
 const MOST_LOOKS_OF_A_SEARCH: usize = 100;
@@ -83,7 +81,6 @@ pub(super) struct Worker {
     pub(super) waits: Waits,
     /// Owners whose creates are withheld.
     pub(super) terminating: TerminatingOwners,
-    /// Told of every reconcile.
     pub(super) report: Arc<dyn Report>,
     /// Watches for reconciles that hold a thread.
     pub(super) watchdog: Watchdog,
@@ -138,7 +135,6 @@ impl Outcome {
 }
 
 impl Worker {
-    /// Works until the queue is shut down.
     pub(super) async fn run(self: Arc<Self>) {
         if self.settings.waits_beside() {
             return Box::pin(self.run_beside()).await;
@@ -632,7 +628,6 @@ impl Worker {
     }
 }
 
-/// What the plans of one reconcile did.
 #[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own; any set of them may hold")]
 struct Tried {
@@ -643,7 +638,6 @@ struct Tried {
     error: Option<ExecuteError>,
     /// Whether a write met another version than was read, which is tolerated.
     outdated: bool,
-    /// Whether a write changed something.
     has_changed: bool,
     /// The UID that the object had when the reconcile began, if its refused creates are withheld.
     owner: Option<Uid>,
@@ -656,7 +650,6 @@ struct Tried {
     deadline: Option<Duration>,
 }
 
-/// How the last plan of a reconcile has ended.
 #[derive(Default)]
 struct PlanEnd {
     requeue_after: Option<Duration>,
@@ -672,7 +665,6 @@ impl PlanEnd {
     }
 }
 
-/// Answers all who asked.
 fn answer(asked: Vec<oneshot::Sender<Synced>>, synced: impl FnOnce() -> Synced) {
     if asked.is_empty() {
         return;

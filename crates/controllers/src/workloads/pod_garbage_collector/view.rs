@@ -49,7 +49,8 @@ pub(super) fn round(room: &Rounds, read: &Reads) -> Observation<RoundView> {
     let (unscheduled, bound): (Vec<_>, Vec<_>) =
         room.pods.filed(DELETING).into_iter().partition(|pod| pod.spec.node_name.is_empty());
     let bound: Vec<_> = bound.into_iter().filter(|pod| !is_over(pod)).collect();
-    let (mut dead, mut unread) = (BTreeSet::new(), Vec::new());
+    let mut dead = BTreeSet::new();
+    let mut unread = Vec::new();
     let mut needs = Vec::new();
     for name in bound.iter().map(|pod| pod.spec.node_name.clone()).collect::<BTreeSet<_>>() {
         let place = Key::new("", name.clone());
