@@ -232,6 +232,8 @@ impl ApiError {
             }
             Self::Timeout { .. } | Self::Malformed { .. } | Self::TooLong { .. } => true,
             Self::Unaddressable { .. } => false,
+            // Admission precedes the write.
+            Self::Refused { code: 500, message, .. } if message.starts_with(FAILED_WEBHOOK) => false,
             Self::Refused { code, reason, .. } => {
                 matches!(code, 500 | 502 | 504) || reason.as_str() == "Timeout"
             }
@@ -253,6 +255,9 @@ impl ApiError {
         })
     }
 }
+
+/// Beginning of the API server's message if it could not call an admission webhook whose failure policy is `Fail`.
+const FAILED_WEBHOOK: &str = "Internal error occurred: failed calling webhook ";
 
 /// A `Status` in JSON: what JSON requests get, and everyone from proxies and the authentication filter.
 #[derive(serde::Deserialize, Default)]
@@ -316,5 +321,34 @@ pub(super) fn decode_status(body: &Bytes) -> Status {
         reason: json.reason,
         code: json.code,
         details,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_admission_webhook_is_no_write_of_unknown_effect() {
+        let refused = |code: u16, message: &str| ApiError::Refused {
+            request: "POST /api/v1/namespaces/ns/pods".to_owned(),
+            code,
+            reason: "InternalError".into(),
+            message: message.to_owned(),
+            status: Box::default(),
+            retry_after: None,
+        };
+        let failed = "Internal error occurred: failed calling webhook \"pods.example.com\": failed to call webhook: \
+                      Post \"https://hook.ns.svc:443/pods\": connection refused";
+        assert!(!refused(500, failed).is_ambiguous());
+        for (code, message) in [
+            (500, "Internal error occurred: etcd"),
+            (502, failed),
+            (504, failed),
+            (500, "failed calling webhook"),
+        ] {
+            assert!(refused(code, message).is_ambiguous(), "{code} {message}");
+        }
+        assert!(!refused(403, "no").is_ambiguous());
     }
 }

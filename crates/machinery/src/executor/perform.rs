@@ -180,6 +180,10 @@ impl Executor {
                 end.result = ActionResult::Unneeded;
                 outdated = error.is_conflict();
                 meets_terminating = error.is_namespace_terminating();
+                let is_told = write.tells_absence && error.is_object_not_found();
+                if let Some(event) = write.on_success.filter(|_| is_told) {
+                    self.events.emit(event);
+                }
                 (write.key, WriteEffect::Nothing, None)
             }
             Err(error) if error.is_canceled() => {

@@ -122,6 +122,20 @@ fn groups_double_and_cover_everything() {
 }
 
 #[tokio::test]
+async fn write_of_an_object_that_is_gone_emits_its_event_only_if_it_tells_absence() {
+    for (tells_absence, events) in [(true, 1), (false, 0)] {
+        let script = Arc::new(Script::default());
+        script.answer(404, status(404, "NotFound", "gone"));
+        let tolerate = Tolerate { absent: true, ..Tolerate::default() };
+        let delete = Write { verb: Verb::delete("u".into()), key: Key::new("ns", "gone"), ..create() };
+        let steps = vec![Step::Write(Write { tolerate, tells_absence, ..delete })];
+        let executed = script.executor().execute(Plan { steps, ..Plan::default() }).await;
+        assert!(executed.failures.is_empty(), "{executed:?}");
+        assert_eq!(script.events.lock().len(), events);
+    }
+}
+
+#[tokio::test]
 async fn a_batch_stops_behind_the_group_that_failed() {
     let script = Arc::new(Script::default());
     script.answer(201, pod("a", "7"));

@@ -209,6 +209,11 @@ pub(super) struct Supervisor {
     running: Mutex<Vec<Running>>,
 }
 
+/// Whether discovery found nothing, and did not fail.
+fn is_bare(resources: &ApiResources) -> bool {
+    resources.preferred().is_empty() && resources.failures().next().is_none()
+}
+
 /// One running watch. The handler is off before the informer is let go.
 struct Running {
     kind: &'static Kind,
@@ -327,6 +332,13 @@ impl Supervisor {
     async fn look(&self) {
         let resources = loop {
             match self.discovery.resources().await {
+                // Every API server has resources. An API server that starts may answer before it has any, and all watches would end.
+                Ok(resources) if is_bare(&resources) => {
+                    let error = "the API server names no resource";
+                    tracing::warn!(controller = self.controller, error, "watches stay as they are");
+                    self.room.failed(error);
+                    sleep(ASK_AGAIN).await;
+                }
                 Ok(resources) => break resources,
                 Err(error) => {
                     tracing::warn!(controller = self.controller, %error, "discovery failed, watches stay as they are");

@@ -49,10 +49,10 @@ use crate::wire::Uid;
 /// When a key is looked at again one of whose writes met a conflict that is tolerated. The newer version calls it earlier; there
 /// need not be one, for not only the store refuses with a conflict: a webhook may.
 const AFTER_CONFLICT: Duration = Duration::from_secs(10);
-/// Keys that a worker sets aside at most.
 const MOST_ASIDE: usize = 256;
-/// Times that one reconcile looks and plans at most.
 const MOST_LOOKS: usize = 5;
+/// Limit of looks for plans that search, for example for a name that is free ([`Plan::has_more`]).
+const MOST_LOOKS_OF_A_SEARCH: usize = 100;
 
 /// What the workers of one loop share.
 pub(super) struct Worker {
@@ -81,7 +81,6 @@ pub(super) struct Worker {
     pub(super) waits: Waits,
     /// Owners whose creates are withheld.
     pub(super) terminating: TerminatingOwners,
-    /// Told of every reconcile.
     pub(super) report: Arc<dyn Report>,
     /// Watches for reconciles that hold a thread.
     pub(super) watchdog: Watchdog,
@@ -136,7 +135,6 @@ impl Outcome {
 }
 
 impl Worker {
-    /// Works until the queue is shut down.
     pub(super) async fn run(self: Arc<Self>) {
         if self.settings.waits_beside() {
             return Box::pin(self.run_beside()).await;
@@ -421,6 +419,7 @@ impl Worker {
             }
             let unfinished = plan.retry.clone();
             tried.cooldown = tried.cooldown.max(plan.cooldown);
+            tried.deadline = plan.deadline.into_iter().chain(tried.deadline).min();
             let writes = if look_again { SentWrites::repeatable(&plan) } else { Vec::new() };
             let (done, note) = self.perform(key, plan, note, tried).await?;
             if done.failures.is_empty() && !done.outdated {
@@ -445,8 +444,9 @@ impl Worker {
             if let Some(error) = unfinished {
                 return Ok(PlanEnd { unfinished: Some((error, quiet)), ..PlanEnd::default() });
             }
-            if look_again && look == MOST_LOOKS {
-                let error = format!("there was more to look at after {MOST_LOOKS} looks");
+            let most = if has_more { MOST_LOOKS_OF_A_SEARCH } else { MOST_LOOKS };
+            if look_again && look >= most {
+                let error = format!("there was more to look at after {look} looks");
                 return Ok(PlanEnd { unfinished: Some((error, false)), ..PlanEnd::default() });
             }
             if !look_again {
@@ -486,14 +486,15 @@ impl Worker {
             (Some(error), _) => {
                 // A failure as such is no progress: only a plan that asks for another pass is judged.
                 let asks = planned_end.requeue_after.is_some();
-                failed(error, if asks { self.paced(key, tried, &planned_end) } else { None })
+                let after = if asks { self.paced(key, tried, &planned_end) } else { None };
+                failed(error, after.into_iter().chain(tried.deadline).min())
             }
             (None, Some((error, quiet))) => Outcome::Failed {
                 error,
                 retry: true,
                 quiet,
                 refused: true,
-                requeue_after: None,
+                requeue_after: tried.deadline,
                 not_before: None,
             },
             (None, None) => done(tried, &planned_end),
@@ -627,7 +628,6 @@ impl Worker {
     }
 }
 
-/// What the plans of one reconcile did.
 #[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own; any set of them may hold")]
 struct Tried {
@@ -638,7 +638,6 @@ struct Tried {
     error: Option<ExecuteError>,
     /// Whether a write met another version than was read, which is tolerated.
     outdated: bool,
-    /// Whether a write changed something.
     has_changed: bool,
     /// The UID that the object had when the reconcile began, if its refused creates are withheld.
     owner: Option<Uid>,
@@ -647,9 +646,10 @@ struct Tried {
     /// Whether a create was refused or withheld, because the namespace is terminating.
     meets_terminating: bool,
     cooldown: Cooldown,
+    /// Latest requeue of the key although a step has failed.
+    deadline: Option<Duration>,
 }
 
-/// How the last plan of a reconcile has ended.
 #[derive(Default)]
 struct PlanEnd {
     requeue_after: Option<Duration>,
@@ -665,7 +665,6 @@ impl PlanEnd {
     }
 }
 
-/// Answers all who asked.
 fn answer(asked: Vec<oneshot::Sender<Synced>>, synced: impl FnOnce() -> Synced) {
     if asked.is_empty() {
         return;

@@ -6,7 +6,28 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::clock::SteadyTime;
 use crate::random::HashMap;
+
+/// A time of a clock that measures how long keys are left alone.
+pub trait Moment: Copy {
+    /// How long ago `earlier` was; no time if it is the later one.
+    fn since(self, earlier: Self) -> Duration;
+}
+
+/// The wall clock: a delay grows by as much as the clock is set back.
+impl Moment for Timestamp {
+    fn since(self, earlier: Self) -> Duration {
+        Duration::try_from(self.duration_since(earlier)).unwrap_or_default()
+    }
+}
+
+/// The steady clock cannot be set.
+impl Moment for SteadyTime {
+    fn since(self, earlier: Self) -> Duration {
+        Self::since(self, earlier)
+    }
+}
 
 /// A delay that grows by the same factor with each failure.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,26 +66,26 @@ impl ExponentialBackoff {
 /// (500 ms to 122 s): attach and detach by node, bind, provision and delete. A key that has not failed for twice the longest
 /// delay begins anew.
 #[derive(Clone, Debug)]
-pub struct KeyBackoffs<K> {
+pub struct KeyBackoffs<K, M = Timestamp> {
     backoff: ExponentialBackoff,
-    failed: HashMap<K, FailedKey>,
+    failed: HashMap<K, FailedKey<M>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct FailedKey {
+struct FailedKey<M> {
     failures: u32,
-    last: Timestamp,
+    last: M,
     delay: Duration,
 }
 
-impl<K: Eq + Hash> KeyBackoffs<K> {
+impl<K: Eq + Hash, M: Moment> KeyBackoffs<K, M> {
     /// Nothing has failed yet.
     pub fn new(backoff: ExponentialBackoff) -> Self {
         Self { backoff, failed: HashMap::default() }
     }
 
     /// A key has failed: how long it is left alone.
-    pub fn fail(&mut self, key: K, now: Timestamp) -> Duration {
+    pub fn fail(&mut self, key: K, now: M) -> Duration {
         let backoff = self.backoff;
         let anew = FailedKey { failures: 0, last: now, delay: Duration::ZERO };
         let entry = self.failed.entry(key).or_insert(anew);
@@ -77,15 +98,9 @@ impl<K: Eq + Hash> KeyBackoffs<K> {
     }
 
     /// How long a key is still to be left alone; `None` if it is not.
-    pub fn remaining(&self, key: &K, now: Timestamp) -> Option<Duration> {
+    pub fn remaining(&self, key: &K, now: M) -> Option<Duration> {
         let failed = self.failed.get(key)?;
-        failed.delay.checked_sub(failed.since(now)).filter(|remaining| !remaining.is_zero())
-    }
-
-    /// Until when a key is left alone after its last failure; `None` if it has not failed.
-    pub fn until(&self, key: &K) -> Option<Timestamp> {
-        let failed = self.failed.get(key)?;
-        failed.last.checked_add(failed.delay).ok()
+        failed.delay.checked_sub(now.since(failed.last)).filter(|remaining| !remaining.is_zero())
     }
 
     /// A key is forgotten: it succeeded, or is gone.
@@ -94,7 +109,7 @@ impl<K: Eq + Hash> KeyBackoffs<K> {
     }
 
     /// Forgets the keys that would begin anew. To be called now and then by whoever cannot say when keys go.
-    pub fn sweep(&mut self, now: Timestamp) {
+    pub fn sweep(&mut self, now: M) {
         let longest = self.backoff.longest;
         self.failed.retain(|_, failed| !failed.is_over(now, longest));
     }
@@ -110,15 +125,18 @@ impl<K: Eq + Hash> KeyBackoffs<K> {
     }
 }
 
-impl FailedKey {
-    /// How long ago it failed last; no time if the clock was set back.
-    fn since(self, now: Timestamp) -> Duration {
-        Duration::try_from(now.duration_since(self.last)).unwrap_or_default()
+impl<K: Eq + Hash> KeyBackoffs<K> {
+    /// Until when a key is left alone after its last failure; `None` if it has not failed.
+    pub fn until(&self, key: &K) -> Option<Timestamp> {
+        let failed = self.failed.get(key)?;
+        failed.last.checked_add(failed.delay).ok()
     }
+}
 
+impl<M: Moment> FailedKey<M> {
     /// Whether it failed so long ago that this does not count any more.
-    fn is_over(self, now: Timestamp, longest: Duration) -> bool {
-        self.since(now) > longest.saturating_mul(2)
+    fn is_over(self, now: M, longest: Duration) -> bool {
+        now.since(self.last) > longest.saturating_mul(2)
     }
 }
 

@@ -30,6 +30,8 @@ pub struct Plan<N = ()> {
     /// Look at the object again after this long, whether or not something happens. Less than 100 ms holds only after writes that
     /// changed something: otherwise the delay grows with each such plan in a row.
     pub requeue_after: Option<Duration>,
+    /// Requeues the key after this delay although a step fails and the backoff is longer: a deadline that the object sets.
+    pub deadline: Option<Duration>,
     /// Requeues the key after this delay if the plan's writes changed an object. A plan whose writes change nothing would be
     /// made again each time: an admission webhook may undo them.
     pub recheck_after: Option<Duration>,
@@ -51,7 +53,8 @@ pub struct Plan<N = ()> {
     /// the requeue.
     pub is_gone: bool,
     /// The plan is one part of a longer piece of work, the note remembers how far that has come, and the next part is due after
-    /// `requeue_after`. Without this, a plan whose writes change nothing is not followed by another one at once.
+    /// `requeue_after`. Without this, a plan whose writes change nothing is not followed by another one at once. With `look_again`
+    /// it is one step of a search, and the reconcile may have 100 passes instead of 5.
     pub has_more: bool,
     /// What the plan tells beside its steps: what the controller's metrics count of it, and what it adds to the controller's
     /// memory once its writes have succeeded; its items once the writes have that name them ([`Write::item`]).
@@ -95,6 +98,7 @@ impl Default for Plan {
         Self {
             steps: Vec::new(),
             requeue_after: None,
+            deadline: None,
             recheck_after: None,
             look_again: false,
             cooldown: Cooldown::NONE,
@@ -126,6 +130,7 @@ impl<N> Plan<N> {
         let Self {
             steps,
             requeue_after,
+            deadline,
             recheck_after,
             look_again,
             cooldown,
@@ -139,6 +144,7 @@ impl<N> Plan<N> {
         let plan = Plan {
             steps,
             requeue_after,
+            deadline,
             recheck_after,
             look_again,
             cooldown,
@@ -342,6 +348,11 @@ impl Failure {
     /// Whether a create found the name taken.
     pub fn is_already_exists(&self) -> bool {
         self.reason == "AlreadyExists"
+    }
+
+    /// Whether a live read failed, or found the object of this kind otherwise than the plan needs ([`Verify`]).
+    pub fn is_check_of(&self, kind: &Kind) -> bool {
+        self.verb.is_empty() && self.kind == kind
     }
 }
 

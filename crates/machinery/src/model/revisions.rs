@@ -175,11 +175,27 @@ pub fn surplus(
 /// `OWNER-HASH`, as a StatefulSet's revisions are named: of its name at most 223 bytes.
 pub fn cut_name(owner: &str, hash: &str) -> String {
     const LONGEST: usize = 223;
-    let mut end = owner.len().min(LONGEST);
-    while !owner.is_char_boundary(end) {
+    format!("{}-{hash}", beginning(owner, LONGEST))
+}
+
+/// Returns `OWNER-HASH`, the name of a DaemonSet's revision, with the owner's name cut to fit into the name of an object.
+/// kube-controller-manager does not cut it, so the API server refuses the revision of a DaemonSet with a long name.
+pub fn name_that_fits(owner: &str, hash: &str) -> String {
+    const LONGEST: usize = 253;
+    let room = LONGEST.saturating_sub(hash.len() + 1);
+    let begins = beginning(owner, room);
+    // A label of a DNS name does not begin with a dash.
+    let begins = if begins.len() < owner.len() { begins.trim_end_matches('.') } else { begins };
+    format!("{begins}-{hash}")
+}
+
+/// Returns the first `most` bytes of a name, or a few less where these are no whole characters.
+fn beginning(name: &str, most: usize) -> &str {
+    let mut end = name.len().min(most);
+    while !name.is_char_boundary(end) {
         end -= 1;
     }
-    format!("{}-{hash}", &owner[..end])
+    &name[..end]
 }
 
 impl TemplateDocument {

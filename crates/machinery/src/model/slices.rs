@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+use crate::api::Kind;
 use crate::api::discovery::{ENDPOINTS, Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
 use crate::api::meta::ObjectMeta;
 use crate::wire::splice::{Edit, edit, put_bytes, retain_items};
@@ -94,9 +95,10 @@ impl HeldSlice {
     }
 
     /// Whether the slice belongs to this object, and not to an earlier one of its name.
-    pub fn is_owned_by(&self, kind: &str, owner: &ObjectMeta) -> bool {
+    pub fn is_owned_by(&self, kind: &Kind, owner: &ObjectMeta) -> bool {
+        let api_version = kind.api_version();
         let mut owners = self.slice.metadata.owner_references.iter();
-        owners.any(|held| held.uid == owner.uid && held.kind == kind)
+        owners.any(|held| held.uid == owner.uid && held.kind == kind.kind && held.api_version == *api_version)
     }
 
     /// The slice with these ports and endpoints, after these edits of its metadata; all else in it is untouched.

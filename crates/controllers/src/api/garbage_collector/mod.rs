@@ -51,12 +51,13 @@ use prometheus::IntCounter;
 use coxswain_machinery::api::Kind;
 use coxswain_machinery::framework::{
     ApiResource, Build, BuildError, Built, DefaultState, Descriptor, DynamicRoom, DynamicWatches, Enqueue,
-    Grant, Loop, LoopSettings, Memory, Observation, ObserveError, QpsFactor, Reads, Room, RoomAdapter,
-    ServedRow,
+    Grant, Loop, LoopSettings, Memory, Observation, ObserveError, Outcome, QpsFactor, Reads, ReconcileEnd,
+    Room, RoomAdapter, ServedRow,
 };
 use coxswain_machinery::informer::Delta;
 use coxswain_machinery::model::plan::Failure;
 use coxswain_machinery::model::{Key, Plan};
+use coxswain_machinery::random::HashMap;
 use coxswain_machinery::serve::{PageHandler, respond, sync_handler, text};
 
 pub mod graph;
@@ -111,7 +112,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         "Times that the resources to watch could not be found out.",
     );
     let sync_errors = sync_errors.map_err(|error| BuildError::Invalid(error.to_string()))?;
-    let hub = Arc::new(Hub { graph: Mutex::default(), sync_errors });
+    let hub = Arc::new(Hub { graph: Mutex::default(), unseen: Mutex::default(), sync_errors });
     let watches = (build.dynamic)(Arc::clone(&hub) as _);
     (build.debug)(page(&hub));
     let attempts = |queue, attempt: fn(Uid) -> Attempt| Loop {
@@ -133,6 +134,8 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
 /// What watches feed and attempts ask.
 struct Hub {
     graph: Mutex<Graph>,
+    /// Counts, by key, the consecutive live reads that found an owner which no watch shows.
+    unseen: Mutex<HashMap<Key, u32>>,
     sync_errors: IntCounter,
 }
 
@@ -218,7 +221,12 @@ impl Room<Found> for Attempts {
             return Ok(Observation::Nothing);
         }
         let attempt = (self.attempt)(Uid::from(&key.name));
-        view::observe(&self.hub.graph.lock(), self.watches.as_ref(), &attempt, changed, read)
+        let mut observed =
+            view::observe(&self.hub.graph.lock(), self.watches.as_ref(), &attempt, changed, read)?;
+        if let Observation::View(View { subject: Subject::Virtual { looks, .. }, .. }) = &mut observed {
+            *looks = self.hub.unseen.lock().get(key).copied().unwrap_or(0);
+        }
+        Ok(observed)
     }
 
     fn plan(view: &View, _: Timestamp) -> Plan<Found> {
@@ -226,7 +234,8 @@ impl Room<Found> for Attempts {
             Subject::Blocked { by, found } => Some((by.clone(), found.clone())),
             _ => None,
         };
-        plan::plan(view).with_note(Found { absent: view.absent.clone(), blocker })
+        let is_unseen = matches!(view.subject, Subject::Virtual { there: true, .. });
+        plan::plan(view).with_note(Found { absent: view.absent.clone(), blocker, is_unseen })
     }
 }
 
@@ -247,6 +256,8 @@ struct Found {
     absent: Vec<Place>,
     /// A dependent that was out of sight.
     blocker: Option<(Uid, Blocker)>,
+    /// Whether the object of the key exists and no watch shows it.
+    is_unseen: bool,
 }
 
 /// Tells the graph what was found.
@@ -256,7 +267,14 @@ struct Absences {
 }
 
 impl Memory<Found> for Absences {
-    fn commit(&self, _: &Key, found: Found) {
+    fn commit(&self, key: &Key, found: Found) {
+        if found.is_unseen {
+            let mut unseen = self.hub.unseen.lock();
+            let looks = unseen.entry(key.clone()).or_default();
+            *looks = looks.saturating_add(1);
+        } else {
+            self.hub.unseen.lock().remove(key);
+        }
         let mut affected = AffectedObjects::default();
         {
             let mut graph = self.hub.graph.lock();
@@ -268,6 +286,12 @@ impl Memory<Found> for Absences {
             }
         }
         put(affected, &mut |queue, key| self.watches.enqueue(queue, key));
+    }
+
+    fn ended(&self, key: &Key, ended: ReconcileEnd<'_>) {
+        if matches!(ended.outcome, Outcome::Absent) {
+            self.hub.unseen.lock().remove(key);
+        }
     }
 }
 

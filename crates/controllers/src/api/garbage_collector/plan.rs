@@ -18,19 +18,22 @@ use super::graph::{Blocker, HeldDependent, ObjectFacts, ObjectIdentity};
 use super::view::{Owner, Subject, View, describe};
 use coxswain_machinery::api::meta::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER, ObjectMeta, OwnerReference};
 use coxswain_machinery::model::Plan;
+use coxswain_machinery::model::backoff::ExponentialBackoff;
 use coxswain_machinery::model::plan::{
     EventSpec, Patch, Propagation, Regarding, Step, Tolerate, Verb, Write,
 };
 use coxswain_machinery::wire::text::raw_bytes;
 use coxswain_machinery::wire::{Str, Uid};
 
-/// How often an owner or a blocking dependent is looked for that is there and that no watch tells of: as often as discovery is.
+/// Delay between two live reads of a blocking dependent that no watch shows. Equals the period of discovery.
 const UNSEEN: Duration = Duration::from_secs(30);
+/// Delay between two live reads of an owner that no watch shows. A kind that cannot be watched may have thousands of owners.
+const UNSEEN_OWNER: ExponentialBackoff = ExponentialBackoff::doubling(UNSEEN, Duration::from_secs(1000));
 
 /// Decides.
 pub fn plan(view: &View) -> Plan {
     match &view.subject {
-        Subject::Virtual { there, unknown } => unseen(*there, unknown.as_ref()),
+        Subject::Virtual { there, unknown, looks } => unseen(*there, unknown.as_ref(), *looks),
         Subject::Candidate { facts, live, owners, is_restless } => {
             candidate(facts, live.meta(), owners, *is_restless)
         }
@@ -44,10 +47,10 @@ pub fn plan(view: &View) -> Plan {
 
 /// An owner that is there without having been observed may go without that being observed: between two lists of its
 /// kind, say. Until it is, it is looked at again and again.
-fn unseen(there: bool, unknown: Option<&String>) -> Plan {
+fn unseen(there: bool, unknown: Option<&String>, looks: u32) -> Plan {
     let mut plan = unlookable(unknown);
     if there {
-        plan.look_again_after(UNSEEN);
+        plan.look_again_after(UNSEEN_OWNER.after(looks));
     }
     plan
 }

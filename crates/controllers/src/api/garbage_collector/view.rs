@@ -62,6 +62,8 @@ pub enum Subject {
         there: bool,
         /// Why some place could not be looked at.
         unknown: Option<String>,
+        /// Number of consecutive live reads before this one that found the object.
+        looks: u32,
     },
     /// An object that may have to go.
     Candidate {
@@ -266,7 +268,7 @@ fn observe_virtual(graph: &Graph, kinds: &dyn Kinds, places: Vec<Place>, reads: 
         Owner::Unknown(reason) => Some(reason),
         _ => None,
     });
-    Observation::View(View { subject: Subject::Virtual { there, unknown }, absent: seen.absent })
+    Observation::View(View { subject: Subject::Virtual { there, unknown, looks: 0 }, absent: seen.absent })
 }
 
 /// Looks at the owners that an object was last observed to have. `None` if it must be read to know what to do: something

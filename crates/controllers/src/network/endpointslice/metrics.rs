@@ -10,9 +10,9 @@ use prometheus::{
     exponential_buckets,
 };
 
-use super::plan::Count;
+use super::plan::{Count, distribution_in_force};
 use super::topology::Mode;
-use coxswain_machinery::api::core::Service;
+use super::view::View;
 use coxswain_machinery::api::kinds::ENDPOINT_SLICES;
 use coxswain_machinery::framework::{Meter, Outcome, ReconcileEnd, RoomMetrics};
 use coxswain_machinery::model::Key;
@@ -45,21 +45,26 @@ pub(super) struct Counted {
     ideal: i64,
     slices: i64,
     endpoints: i64,
+    /// The Service's `trafficDistribution`.
     traffic: Option<Str>,
+    /// The same, if it is in force.
+    preferring: Option<Str>,
     is_auto: bool,
     /// What the plan under way comes to, by family.
     under_way: Vec<Count>,
 }
 
 impl Counted {
-    /// What a plan for this Service comes to.
-    pub(super) fn of(service: &Service, counts: Vec<Count>) -> Self {
+    /// Returns the counts of a plan for the Service of this view.
+    pub(super) fn of(view: &View, counts: Vec<Count>) -> Self {
+        let service = &view.service;
         let sum = |of: fn(&Count) -> usize| counts.iter().map(of).sum::<usize>() as i64;
         Self {
             ideal: sum(|count| count.ideal),
             slices: sum(|count| count.slices),
             endpoints: sum(|count| count.endpoints),
             traffic: service.spec.traffic_distribution.clone().filter(|traffic| !traffic.is_empty()),
+            preferring: distribution_in_force(view).cloned(),
             is_auto: Mode::of(service) == Mode::Auto,
             under_way: counts,
         }
@@ -126,7 +131,7 @@ impl Metrics {
         self.ideal.add(counted.ideal);
         self.slices.add(counted.slices);
         self.endpoints.add(counted.endpoints);
-        if let Some(traffic) = &counted.traffic {
+        if let Some(traffic) = &counted.preferring {
             self.preferring.with_label_values(&[traffic]).inc();
         }
     }
@@ -135,7 +140,7 @@ impl Metrics {
         self.ideal.sub(counted.ideal);
         self.slices.sub(counted.slices);
         self.endpoints.sub(counted.endpoints);
-        if let Some(traffic) = &counted.traffic {
+        if let Some(traffic) = &counted.preferring {
             self.preferring.with_label_values(&[traffic]).dec();
         }
     }

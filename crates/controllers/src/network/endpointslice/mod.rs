@@ -48,6 +48,7 @@ mod tests;
 mod topology;
 mod view;
 
+use keys::AUTO;
 use metrics::{Counted, Metrics};
 use view::View;
 
@@ -115,7 +116,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         slices
             .wakes(services::of_slices(is_ours, false))
             .debounced(batch_period.max(services::SLICES_DEBOUNCE)),
-        nodes.wakes(keys::of_nodes(services.lister(), slices.index(&BY_SERVICE), nodes.lister())),
+        nodes.wakes(keys::of_nodes(services.index(&AUTO), slices.index(&BY_SERVICE))),
     ];
     Ok(Built {
         loops: vec![Loop {
@@ -152,7 +153,7 @@ impl Room<Option<Counted>> for Controller {
 
     fn plan(view: &View, _: Timestamp) -> Plan<Option<Counted>> {
         let (plan, counts) = plan::plan(view);
-        plan.with_note(view.failures.is_empty().then(|| Counted::of(&view.service, counts)))
+        plan.with_note(view.failures.is_empty().then(|| Counted::of(view, counts)))
     }
 }
 

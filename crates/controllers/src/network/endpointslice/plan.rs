@@ -24,6 +24,7 @@ use coxswain_machinery::model::{Failure, Key, Plan, Step, Write};
 use coxswain_machinery::wire::{Str, WireError};
 
 use draft::Author;
+pub(super) use hints::distribution_in_force;
 use packing::Packed;
 
 /// What a plan comes to in one address family.
@@ -46,8 +47,9 @@ pub(super) struct Count {
 /// What is to be done, and what that comes to, by family.
 pub(super) fn plan(view: &View) -> (Plan, Vec<Count>) {
     let mut plan = Plan::default();
-    if let Some(failure) = view.failures.first() {
-        plan.steps.push(Step::Emit(failed(&view.service, describe(&view.service, failure))));
+    if !view.failures.is_empty() {
+        let errors = view.failures.iter().map(|failure| describe(view, failure)).collect();
+        plan.steps.push(Step::Emit(failed(&view.service, joined(errors))));
         return (plan, Vec::new());
     }
     let mut counts = Vec::new();
@@ -65,6 +67,7 @@ fn reconcile(view: &View, plan: &mut Plan, counts: &mut Vec<Count>) -> Result<()
         view.slices.iter().partition(|held| families.contains(&held.slice.address_type.as_str()));
     let mut unknown = Vec::new();
     let mut packed = Vec::new();
+    let mut is_enabled = false;
     for family in families {
         let demand = demand::of(view, family);
         // The same pods are missing in every family.
@@ -74,13 +77,19 @@ fn reconcile(view: &View, plan: &mut Plan, counts: &mut Vec<Count>) -> Result<()
         let event = hints::give(view, family, &mut slices)?;
         slices.settle(service);
         counts.push(slices.count());
-        let is_told = |event: &EventSpec| slices.is_change() || event.reason == hints::DISABLED;
-        plan.steps.extend(event.filter(is_told).map(Step::Emit));
+        // One event reports that hints are enabled for the Service, not one for each family.
+        let is_told = |event: &EventSpec| {
+            event.reason == hints::DISABLED
+                || slices.is_change() && !(event.reason == hints::ENABLED && is_enabled)
+        };
+        let event = event.filter(is_told);
+        is_enabled |= event.as_ref().is_some_and(|event| event.reason == hints::ENABLED);
+        plan.steps.extend(event.map(Step::Emit));
         packed.push(slices);
     }
     plan.cooldown = services::cooldown(counts.iter().map(|count| count.endpoints).sum());
     // What is new about a Service that is new is the Service, whatever its pods have been through.
-    let since = if view.slices.iter().all(|held| !held.is_owned_by(SERVICES.kind, &service.metadata)) {
+    let since = if view.slices.iter().all(|held| !held.is_owned_by(&SERVICES, &service.metadata)) {
         service.metadata.creation_timestamp
     } else {
         packed.iter().filter_map(|slices| slices.since).min()
@@ -94,9 +103,9 @@ fn reconcile(view: &View, plan: &mut Plan, counts: &mut Vec<Count>) -> Result<()
         write(&author, slices, &mut writes)?;
     }
     plan.steps.extend(writes.into_step()?);
-    if let Some(first) = unknown.first() {
-        plan.steps.push(Step::Emit(failed(service, unknown.join(", "))));
-        plan.retry = Some(first.clone());
+    if let Some(first) = unknown.first().cloned() {
+        plan.steps.push(Step::Emit(failed(service, joined(unknown))));
+        plan.retry = Some(first);
     }
     Ok(())
 }
@@ -159,15 +168,29 @@ fn failed(service: &Service, why: impl Display) -> EventSpec {
     event(service, true, "FailedToUpdateEndpointSlices", message)
 }
 
-fn describe(service: &Service, failure: &Failure) -> String {
-    let key = Key::of(&service.metadata);
+/// Joins errors as kube-controller-manager does: one error unchanged, several in brackets.
+fn joined(mut errors: Vec<String>) -> String {
+    match errors.len() {
+        0 | 1 => errors.pop().unwrap_or_default(),
+        _ => format!("[{}]", errors.join(", ")),
+    }
+}
+
+fn describe(view: &View, failure: &Failure) -> String {
+    let service = &view.service;
+    let (key, name) = (Key::of(&service.metadata), &failure.key.name);
+    let families = families(service);
+    // Linear: there are two families.
+    let is_stray = |held: &HeldSlice| {
+        held.slice.metadata.name == *name && !families.contains(&held.slice.address_type.as_str())
+    };
     match failure.verb {
+        "delete" if view.slices.iter().any(is_stray) => {
+            format!("error deleting {name} EndpointSlice for Service {key}: {}", failure.message)
+        }
         "create" => format!("failed to create EndpointSlice for Service {key}: {}", failure.message),
         verb => {
-            format!(
-                "failed to {verb} {} EndpointSlice for Service {key}: {}",
-                failure.key.name, failure.message
-            )
+            format!("failed to {verb} {name} EndpointSlice for Service {key}: {}", failure.message)
         }
     }
 }

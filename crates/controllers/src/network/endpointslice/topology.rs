@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use coxswain_machinery::api::core::{Node, Service};
 use coxswain_machinery::api::discovery::{Endpoint, EndpointSlice};
 use coxswain_machinery::model::quantity::Quantity;
+use coxswain_machinery::random::HashMap;
 use coxswain_machinery::wire::Str;
 
 /// Label of a node: its zone.
@@ -66,6 +67,63 @@ pub(super) struct Capacity {
     zones: Vec<(Str, f64)>,
 }
 
+/// Sums the contributions of all nodes to the capacity. The cost of a change does not depend on the number of nodes.
+#[derive(Debug, Default)]
+pub(super) struct Contributions {
+    /// The contribution of each node that counts, by name. The final state of a deleted node may differ from the state before.
+    nodes: HashMap<Str, (Str, u64)>,
+    /// Thousandths of CPUs, and nodes, by zone.
+    zones: BTreeMap<Str, (u64, usize)>,
+    /// Nodes that count and lack a zone or CPUs.
+    incomplete: usize,
+}
+
+impl Contributions {
+    /// Replaces the contribution of a node. Returns whether it differs from the one before.
+    pub(super) fn change(&mut self, node: &Str, now: Option<(Str, u64)>) -> bool {
+        let before = match &now {
+            Some(now) => self.nodes.insert(node.clone(), now.clone()),
+            None => self.nodes.remove(node),
+        };
+        if before == now {
+            return false;
+        }
+        if let Some((zone, cpu)) = before {
+            match self.zones.get_mut(&zone).filter(|_| is_complete(&zone, cpu)) {
+                Some((_, 1)) => _ = self.zones.remove(&zone),
+                Some((held, nodes)) => {
+                    *held = held.saturating_sub(cpu);
+                    *nodes -= 1;
+                }
+                None => self.incomplete = self.incomplete.saturating_sub(1),
+            }
+        }
+        if let Some((zone, cpu)) = now {
+            if is_complete(&zone, cpu) {
+                let (held, nodes) = self.zones.entry(zone).or_default();
+                *held = held.saturating_add(cpu);
+                *nodes += 1;
+            } else {
+                self.incomplete += 1;
+            }
+        }
+        true
+    }
+
+    /// Returns the capacity of all these nodes.
+    pub(super) fn capacity(&self) -> Capacity {
+        if self.incomplete > 0 {
+            return Capacity::default();
+        }
+        Capacity::of_zones(self.zones.iter().map(|(zone, (cpu, _))| (zone.clone(), *cpu)))
+    }
+}
+
+/// Whether a node that counts has a zone and CPUs.
+fn is_complete(zone: &Str, cpu: u64) -> bool {
+    !zone.is_empty() && cpu > 0
+}
+
 /// How many of a Service's endpoints a zone should have.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Need {
@@ -79,7 +137,7 @@ impl Capacity {
     /// The capacity of these nodes.
     pub(super) fn of<'a>(nodes: impl Iterator<Item = &'a Node>) -> Self {
         let counted: Vec<(Str, u64)> = nodes.filter_map(contribution).collect();
-        let is_known = counted.iter().all(|(zone, cpu)| !zone.is_empty() && *cpu > 0);
+        let is_known = counted.iter().all(|(zone, cpu)| is_complete(zone, *cpu));
         if is_known { Self::of_zones(counted.into_iter()) } else { Self::default() }
     }
 

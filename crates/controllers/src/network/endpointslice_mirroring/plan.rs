@@ -114,7 +114,8 @@ impl<'a> Matched<'a> {
         let mut spare: HashMap<&Str, VecDeque<(usize, &HeldSlice)>> = HashMap::default();
         for (at, held) in view.slices.iter().enumerate() {
             let place = (held.slice.address_type.clone(), key_of(&held.slice.ports));
-            if !held.is_owned_by(ENDPOINTS.kind, owner) {
+            // Backup tools restore slices without owner references. The update adopts such a slice.
+            if !(held.is_owned_by(&ENDPOINTS, owner) || draft::is_free(held)) {
                 matched.delete.push(held);
             } else if let Some(group) = groups.remove(&place) {
                 matched.update.push((held, group));
@@ -179,8 +180,10 @@ fn skipped<'a>(
         ("InvalidIPAddress", message)
     });
     let surplus = (surplus > 0).then(|| {
+        // kube-controller-manager counts invalid addresses as well.
+        let skipped = surplus + demand.invalid;
         let message = format!(
-            "A max of {max} addresses can be mirrored to EndpointSlices per Endpoints subset. {surplus} \
+            "A max of {max} addresses can be mirrored to EndpointSlices per Endpoints subset. {skipped} \
              addresses were skipped"
         );
         ("TooManyAddressesToMirror", message)

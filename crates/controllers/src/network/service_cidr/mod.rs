@@ -149,7 +149,7 @@ fn keys_of_addresses(cidrs: Lister<ServiceCidr>) -> KeyMap {
         };
         let Some(address) = address_of(&address.metadata) else { return };
         for cidr in cidrs.list() {
-            if cidr.metadata.is_deleting() && contains(&ranges(&cidr), address) {
+            if cidr.metadata.is_deleting() && gives_out(&ranges(&cidr), address) {
                 emit(Key::of(&cidr.metadata));
             }
         }
@@ -160,10 +160,6 @@ fn keys_of_addresses(cidrs: Lister<ServiceCidr>) -> KeyMap {
 /// leading zeros.
 fn ranges(cidr: &ServiceCidr) -> Vec<IpNet> {
     cidr.spec.cidrs.iter().filter_map(|range| parse_strict_range(range)).collect()
-}
-
-fn contains(ranges: &[IpNet], address: IpAddr) -> bool {
-    ranges.iter().any(|range| range.contains(&address))
 }
 
 /// Whether an allocator gives out this address from one of these ranges. The first address of a range is its own name, the

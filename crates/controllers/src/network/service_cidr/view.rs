@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::{ALLOCATOR, Controller, FINALIZER, MANAGED_BY, address_of, contains, ranges};
+use super::{ALLOCATOR, Controller, FINALIZER, MANAGED_BY, address_of, gives_out, ranges};
 use crate::live_reads::SERVICE_ADDRESSES;
 use coxswain_machinery::api::kinds::IP_ADDRESSES;
 use coxswain_machinery::api::meta::ObjectMeta;
@@ -62,7 +62,7 @@ fn given_out<'a>(addresses: impl Iterator<Item = &'a ObjectMeta>, ranges: &[ipne
     let mut given_out: Vec<IpAddr> = addresses
         .filter(by_allocators)
         .filter_map(address_of)
-        .filter(|address| contains(ranges, *address))
+        .filter(|address| gives_out(ranges, *address))
         .collect();
     given_out.sort_unstable();
     given_out

@@ -27,6 +27,8 @@ pub(super) struct View {
     pub(super) jobs: Vec<Arc<Job>>,
     /// Jobs of the status that are not there any more.
     pub(super) missing: HashSet<Uid>,
+    /// Jobs of the status, read live, that have ended and that the CronJob no longer controls.
+    pub(super) disowned: Vec<Arc<Job>>,
     /// Jobs that this reconcile has deleted.
     pub(super) deleted: HashSet<Uid>,
     /// The Job of an activation that this reconcile has made, or found.
@@ -111,13 +113,18 @@ pub(super) fn observe(
     }
     let present: HashSet<Uid> = jobs.iter().map(|job| job.metadata.uid.clone()).collect();
     let is_known = |uid: &Uid| deleted.contains(uid) || present.contains(uid);
-    let mut missing = HashSet::default();
+    let (mut missing, mut disowned) = (HashSet::default(), Vec::new());
     for (reference, uid) in listed(&cron_job).filter(|(_, uid)| !is_known(uid)) {
         let job = Key::new(key.namespace.clone(), reference.name.clone());
         match read.object(&JOBS, &job) {
             None => needs.push(CRON_JOB_MISSING_JOB.of(Read::Object(&JOBS, job))),
             Some(Err(error)) => return Err(ObserveError::Retry(format!("get Job {job}: {error}"))),
-            Some(Ok(found)) if found.is_some_and(|found| found.meta().uid == uid) => {}
+            Some(Ok(Some(found))) if found.meta().uid == uid => {
+                let is_lost = |job: &Arc<Job>| {
+                    job.end().is_some() && !job.metadata.is_controlled_by(&cron_job.metadata)
+                };
+                disowned.extend(downcast::<Job>(found.clone()).filter(is_lost));
+            }
             Some(Ok(_)) => {
                 missing.insert(uid);
             }
@@ -133,6 +140,7 @@ pub(super) fn observe(
     Ok(Observation::View(View {
         jobs,
         missing,
+        disowned,
         deleted,
         made,
         failed: failures.iter().map(|failure| failed(failure, &cron_job)).collect(),

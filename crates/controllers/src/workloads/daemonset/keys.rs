@@ -31,21 +31,21 @@ pub(super) fn of_revisions(daemon_sets: Lister<DaemonSet>, selecting: Selecting<
     })
 }
 
-/// A node concerns those DaemonSets that it fits otherwise than before; a node that is gone nobody, for its pods go, too, and
-/// tell of it.
+/// Queues the DaemonSets that a node fits otherwise than before. A deleted node fits none. Pods that wait for it were never bound, so
+/// no other controller deletes them. kube-controller-manager leaves them until the next change of the DaemonSet.
 pub(super) fn of_nodes(daemon_sets: Lister<DaemonSet>, gates: Gates) -> KeyMap {
     Arc::new(move |delta: Delta<'_>, add: &mut dyn FnMut(Key)| {
         // What is there at the start is told of the DaemonSets, whose keys it would wake.
         if !delta.is_news() {
             return;
         }
-        let (old, Some(new)) = delta.typed::<Node>() else { return };
-        if old.is_some_and(|old| is_same(old, new)) {
+        let (old, new) = delta.typed::<Node>();
+        if old.zip(new).is_some_and(|(old, new)| is_same(old, new)) {
             return;
         }
         for daemon_set in daemon_sets.list() {
-            let fit = |node: &Node| gates.fit(&daemon_set, node);
-            if old.map_or(Fit::Excluded, fit) != fit(new) {
+            let fit = |node: Option<&Node>| node.map_or(Fit::Excluded, |node| gates.fit(&daemon_set, node));
+            if fit(old) != fit(new) {
                 add(Key::of(&daemon_set.metadata));
             }
         }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use coxswain_machinery::framework::Memory;
 use coxswain_machinery::model::Key;
 use coxswain_machinery::model::backoff::{ExponentialBackoff, KeyBackoffs};
+use coxswain_machinery::model::clock::{SteadyClock, SteadyTime};
 use coxswain_machinery::wire::{Str, Uid};
 
 /// As in the original.
@@ -24,38 +24,54 @@ pub(super) struct Place {
 }
 
 /// What a plan tells beside its steps: where it deletes failed pods, in the order of the items that its deletes name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Note {
     pub(super) failed: Vec<Place>,
-    pub(super) at: Timestamp,
 }
 
 /// How often pods have failed lately, by place.
-pub(super) struct FailedPods(Mutex<KeyBackoffs<Place>>);
+pub(super) struct FailedPods(Mutex<Held>);
+
+struct Held {
+    /// Measures the backoffs. The wall clock may be set while one runs.
+    clock: SteadyClock,
+    backoffs: KeyBackoffs<Place, SteadyTime>,
+}
 
 impl Default for FailedPods {
     fn default() -> Self {
-        Self(Mutex::new(KeyBackoffs::new(BACKOFF)))
+        Self(Mutex::new(Held { clock: SteadyClock::start(), backoffs: KeyBackoffs::new(BACKOFF) }))
     }
 }
 
 impl FailedPods {
-    /// Until when a failed pod is left alone there.
-    pub(super) fn until(&self, place: &Place) -> Option<Timestamp> {
-        self.0.lock().until(place)
+    /// Returns the rest of the backoff of failed pods at this place; `None` if there is none.
+    pub(super) fn remaining(&self, place: &Place) -> Option<Duration> {
+        let held = self.0.lock();
+        held.backoffs.remaining(place, held.clock.now())
+    }
+
+    /// Stops the clock at a time, for tests.
+    #[cfg(test)]
+    pub(super) fn stop_clock(&self, at: SteadyTime) {
+        self.0.lock().clock = SteadyClock::stopped_at(at);
     }
 }
 
 impl Memory<Note> for FailedPods {
     fn commit(&self, _: &Key, note: Note) {
         if !note.failed.is_empty() {
-            self.0.lock().sweep(note.at);
+            let mut held = self.0.lock();
+            let now = held.clock.now();
+            held.backoffs.sweep(now);
         }
     }
 
     fn commit_item(&self, _: &Key, note: &Note, item: usize) {
         if let Some(place) = note.failed.get(item) {
-            self.0.lock().fail(place.clone(), note.at);
+            let mut held = self.0.lock();
+            let now = held.clock.now();
+            held.backoffs.fail(place.clone(), now);
         }
     }
 }

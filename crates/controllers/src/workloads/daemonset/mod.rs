@@ -12,7 +12,7 @@
 //! | a pod whose managing DaemonSet changed | the old and the new one's |
 //! | a pod without a controller that appeared, was relabelled or released | every DaemonSet's that selects it |
 //! | a revision, but for one that appears | as a pod |
-//! | a node that is new, or has other labels or taints | every DaemonSet's that it fits otherwise than before |
+//! | a node that is new or gone, or has other labels or taints | every DaemonSet's that it fits otherwise than before |
 //!
 //! What it rests on: a key is planned again only when the caches hold everything that its last plan wrote. The only thing
 //! that it remembers is how long failed pods are left alone ([`memory`]).

@@ -46,7 +46,7 @@ use daemons::Daemons;
 use failures::Remains;
 
 pub(super) fn plan(view: &View, now: Timestamp) -> Plan<Note> {
-    let mut note = Note { failed: Vec::new(), at: now };
+    let mut note = Note::default();
     let plan = decide(view, now, &mut note)
         .unwrap_or_else(|error| Plan { retry: Some(format!("no plan: {error}")), ..Plan::default() });
     plan.with_note(note)
@@ -67,7 +67,13 @@ fn decide(view: &View, now: Timestamp, note: &mut Note) -> Result<Plan, WireErro
     let document = TemplateDocument::of(&view.daemon_set.spec.template, Numbers::Exact)?;
     let remains = failures::judge(view, &document);
     match remains {
-        Remains::Nothing => return Ok(plan),
+        Remains::Nothing => {
+            // Only adoptions need a live DaemonSet.
+            if view.failures.iter().any(|failure| failure.is_check_of(&DAEMON_SETS)) {
+                plan.steps.extend(Claims::of(view).releases(view));
+            }
+            return Ok(plan);
+        }
         Remains::Collision => {
             plan.write_status(status::collided(view)?);
             return Ok(plan);

@@ -1,8 +1,7 @@
 //! What a decision about one DaemonSet rests on, read from the stores. Decides nothing.
 
 use std::sync::Arc;
-
-use jiff::Timestamp;
+use std::time::Duration;
 
 use super::Controller;
 use super::memory::Place;
@@ -56,8 +55,8 @@ pub(super) struct View {
     pub(super) revisions: Vec<Arc<ControllerRevision>>,
     /// All nodes, in no order.
     pub(super) nodes: Vec<Arc<Node>>,
-    /// Until when failed pods of the present generation are left alone, by node.
-    pub(super) backoffs: HashMap<Str, Timestamp>,
+    /// The rest of the backoff of failed pods of the present generation, by node.
+    pub(super) backoffs: HashMap<Str, Duration>,
     /// What the first pass's plan met; empty on the first pass.
     pub(super) failures: Vec<Failure>,
     pub(super) gates: Gates,
@@ -94,8 +93,8 @@ pub(super) fn observe(
     let mut revisions = room.revisions.with_uid_of(controller);
     revisions.extend(room.revisions.orphans(&key.namespace));
     let failed = pods.iter().filter(|pod| pod.status.phase == "Failed").filter_map(|pod| node_of(pod));
-    let until = |node: &Str| room.failed_pods.until(&place(&daemon_set, node));
-    let backoffs = failed.filter_map(|node| Some((node.clone(), until(node)?))).collect();
+    let remaining = |node: &Str| room.failed_pods.remaining(&place(&daemon_set, node));
+    let backoffs = failed.filter_map(|node| Some((node.clone(), remaining(node)?))).collect();
     Ok(Some(View {
         selector,
         pods,

@@ -132,13 +132,16 @@ fn replica_set_keys(deployments: Lister<Deployment>, selecting: Selecting<Deploy
     wake::claiming(deployments, selecting, |_: &ReplicaSet, _| false)
 }
 
-/// A Deployment that recreates waits for the last of its old pods to be gone, which no ReplicaSet's status tells.
+/// A Deployment that recreates waits for the last of its old pods to have ended or to be gone. No ReplicaSet's status tells that of a
+/// pod that is being deleted and that a finalizer holds, unless it counts terminating pods. kube-controller-manager waits for the
+/// finalizer then.
 fn pod_keys(deployments: Lister<Deployment>, replica_sets: Lister<ReplicaSet>) -> KeyMap {
     Arc::new(move |delta: Delta<'_>, emit: &mut dyn FnMut(Key)| {
-        if delta.new.is_some() {
-            return;
-        }
-        let (Some(pod), _) = delta.typed::<Pod>() else { return };
+        let pod = match delta.typed::<Pod>() {
+            (Some(old), None) => old,
+            (Some(old), Some(new)) if new.is_finished() && !old.is_finished() => new,
+            _ => return,
+        };
         let Some(owner) = pod.metadata.controller().filter(|owner| owner.kind == REPLICA_SETS.kind) else {
             return;
         };

@@ -7,6 +7,7 @@ use prometheus::{GaugeVec, HistogramVec, IntCounterVec, IntGauge, Opts, exponent
 
 use super::draft::{Looked, Note};
 use super::memory::Remembering;
+use coxswain_machinery::executor::{ActionResult, ActionState};
 use coxswain_machinery::framework::{Meter, Outcome, ReconcileEnd, RoomMetrics};
 use coxswain_machinery::model::Key;
 use coxswain_machinery::random::HashMap;
@@ -101,7 +102,8 @@ impl Meter<Note> for Metrics {
         }
         let Some(looked) = self.begun.lock().remove(key) else { return };
         let took = ended.took.as_secs_f64();
-        let whole = [looked.action, looked.error];
+        let could_tell = looked.error != "none" || !ended.actions.iter().any(is_lost_status);
+        let whole = [looked.action, if could_tell { looked.error } else { "internal" }];
         self.reconciliations.with_label_values(&whole).inc();
         self.reconciliation_durations.with_label_values(&whole).observe(took);
         for (action, error, kind) in &looked.metrics {
@@ -113,4 +115,9 @@ impl Meter<Note> for Metrics {
             self.desired.with_label_values(&[&key.namespace, &key.name]).set(desired.into());
         }
     }
+}
+
+/// Returns whether an action is an update of the status that failed or may have failed.
+fn is_lost_status(action: &ActionState) -> bool {
+    action.subresource == "status" && matches!(action.result, ActionResult::Failed(_) | ActionResult::Unknown)
 }

@@ -157,7 +157,8 @@ fn failed(view: &View, draft: &Arc<Draft>, why: &str, now: Timestamp) -> (Plan, 
     let condition = Condition::new(ABLE_TO_SCALE, "False", "FailedUpdateScale", message);
     telling.say(Condition { moves: true, ..condition });
     tell(&mut plan, view, &telling, now);
-    let look = Some(Looked { error: "internal", ..looked.clone() });
+    // Metrics count no scaling that was refused.
+    let look = Some(Looked { action: "none", error: "internal", desired: None, ..looked.clone() });
     (plan, Note { look, draft: Some(Arc::clone(draft)) })
 }
 
@@ -236,13 +237,11 @@ fn by_metrics(view: &View, look: &Look, decision: &mut Decision, now: Timestamp)
     let failures: Vec<MetricFailure> =
         decision.proposals.iter().filter_map(|made| made.as_ref().err().cloned()).collect();
     decision.warnings.extend(failures.iter().map(|failure| (failure.reason, failure.text.clone())));
-    // Of those that ask for the same the first.
-    let greatest = decision
-        .proposals
-        .iter()
-        .flatten()
-        .reduce(|held, other| if other.replicas > held.replicas { other } else { held });
-    let greatest = greatest.map(|held| (held.replicas, held.name.clone()));
+    // kube-controller-manager takes a negative proposal for 0. It names the first metric of several with the same proposal, but the
+    // last one if the proposal is 0.
+    let asked = decision.proposals.iter().flatten().map(|made| (made.replicas.max(0), &made.name));
+    let greatest = asked.reduce(|held, other| if held.0 == 0 || other.0 > held.0 { other } else { held });
+    let greatest = greatest.map(|(replicas, name)| (replicas, name.clone()));
     let Some((wanted, name)) = greatest.filter(|(wanted, _)| failures.is_empty() || *wanted >= current)
     else {
         return all_failed(&failures, spec.metrics.len(), decision);

@@ -1,6 +1,7 @@
 //! Tables and properties of the autoscaler.
 
 mod answers;
+mod counts;
 mod fixtures;
 mod limits;
 mod looks;

@@ -11,7 +11,7 @@ use super::view::is_external;
 use coxswain_machinery::api::batch::Job;
 use coxswain_machinery::api::kinds::PODS;
 use coxswain_machinery::api::pod::Pod;
-use coxswain_machinery::executor::{ActionResult, ActionVerb};
+use coxswain_machinery::executor::{ActionResult, ActionState, ActionVerb};
 use coxswain_machinery::framework::{KeyMap, Meter, Outcome, ReconcileEnd, RoomMetrics};
 use coxswain_machinery::informer::Delta;
 use coxswain_machinery::model::Key;
@@ -41,6 +41,8 @@ struct Sync {
     mode: &'static str,
     action: &'static str,
     reason: &'static str,
+    /// Number of its results that belong to adoptions and releases.
+    claims: usize,
 }
 
 fn mode(is_indexed: bool) -> &'static str {
@@ -113,15 +115,14 @@ impl Metrics {
         let mode = mode(is_indexed);
         let Progress { succeeded, failed, failed_indexes, actions, backoff: _, end } = progress;
         for (result, count) in [("succeeded", *succeeded), ("failed", *failed)] {
-            if count > 0 {
-                self.finished_pods.with_label_values(&[mode, result]).inc_by(count);
-            }
+            // kube-controller-manager begins each series with 0.
+            self.finished_pods.with_label_values(&[mode, result]).inc_by(count);
         }
         let limit = if failed_indexes.is_some() { "perIndex" } else { "global" };
-        if is_indexed && *succeeded > 0 {
+        if is_indexed {
             self.finished_indexes.with_label_values(&["succeeded", limit]).inc_by(*succeeded);
         }
-        if let Some(failed @ 1..) = failed_indexes {
+        if let Some(failed) = failed_indexes {
             self.finished_indexes.with_label_values(&["failed", limit]).inc_by(*failed);
         }
         for action in actions {
@@ -136,7 +137,9 @@ impl Metrics {
     /// Counts the pods that were made, or could not be.
     fn created(&self, reason: &str, ended: &ReconcileEnd<'_>) {
         let creates = ended.actions.iter().filter(|action| action.verb == ActionVerb::Create);
-        for create in creates.filter(|create| create.kind == &PODS) {
+        // A terminating namespace refuses creates, which is no failure and no creation.
+        let counts = |create: &&ActionState| create.kind == &PODS && create.result != ActionResult::Unneeded;
+        for create in creates.filter(counts) {
             // The original counts a failure as a success, too.
             self.creations.with_label_values(&[reason, "succeeded"]).inc();
             if !matches!(create.result, ActionResult::Done) {
@@ -149,7 +152,8 @@ impl Metrics {
 impl Meter<Note> for Arc<Metrics> {
     fn planned(&self, key: &Key, note: &Note) {
         if let Some(action) = note.action {
-            let sync = Sync { mode: mode(note.is_indexed), action, reason: note.reason };
+            let (mode, claims) = (mode(note.is_indexed), note.claims);
+            let sync = Sync { mode, action, reason: note.reason, claims };
             self.begun.lock().insert(key.clone(), sync);
         }
     }
@@ -158,7 +162,11 @@ impl Meter<Note> for Arc<Metrics> {
         if let Outcome::Waiting(kind) = ended.outcome {
             self.stale.with_label_values(&[kind.group, kind.resource]).inc();
         }
-        let Some(Sync { mode, action, reason }) = self.begun.lock().remove(key) else { return };
+        let Some(Sync { mode, action, reason, claims }) = self.begun.lock().remove(key) else { return };
+        let has_failed =
+            |action: &ActionState| matches!(action.result, ActionResult::Failed(_) | ActionResult::Unknown);
+        // The reconcile neither creates nor deletes pods if an adoption or a release fails.
+        let action = if ended.actions.iter().take(claims).any(has_failed) { "reconciling" } else { action };
         let result = if matches!(ended.outcome, Outcome::Failed { .. }) { "error" } else { "success" };
         self.durations.with_label_values(&[mode, result, action]).observe(ended.took.as_secs_f64());
         self.syncs.with_label_values(&[mode, result, action]).inc();

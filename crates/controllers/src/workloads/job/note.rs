@@ -16,6 +16,8 @@ pub(super) struct Note {
     pub(super) action: Option<&'static str>,
     /// Why pods are made, as metrics name it.
     pub(super) reason: &'static str,
+    /// Number of the first plan's results, from its beginning, that belong to adoptions and releases.
+    pub(super) claims: usize,
     /// What holds once the status is written: the first time, and the second.
     pub(super) items: [Progress; 2],
 }

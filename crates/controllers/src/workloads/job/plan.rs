@@ -29,7 +29,7 @@ use super::member;
 use super::note::{Note, Progress};
 use super::view::View;
 use coxswain_machinery::api::batch::{Job, JobStatus};
-use coxswain_machinery::api::kinds::PODS;
+use coxswain_machinery::api::kinds::{JOBS, PODS};
 use coxswain_machinery::model::{Failure, Plan, Step, Write};
 use coxswain_machinery::random::HashMap;
 use coxswain_machinery::random::HashSet;
@@ -90,13 +90,20 @@ fn decide(view: &View, now: Timestamp, note: &mut Note) -> Result<Plan, WireErro
     let end = ends::before_managing(view, &members, indexes.as_ref(), counts, now);
     let remains = Remains::of(view, &members, end.is_some());
     if remains == Remains::Nothing {
+        // Only adoptions need a live Job.
+        if view.written.as_ref().is_some_and(|written| written.failures.iter().any(is_check)) {
+            plan.steps.extend(writes::releases(view, &members));
+        }
         return Ok(plan);
     }
     let backoff = after_these(view, &members, indexes.as_ref());
     if remains == Remains::All {
         plan.steps = writes::claims(view, &members);
+        note.claims = plan.steps.iter().map(Step::len).sum();
         if let Some(left) = ends::until_deadline(job, now).filter(|_| end.is_none()) {
             plan.look_again_after(left);
+            // The Job ends at this time, also while its creates are refused.
+            plan.deadline = Some(left);
         }
     }
     let is_managed = end.is_none() && !job.metadata.is_deleting();
@@ -208,6 +215,10 @@ fn is_delete(failure: &Failure) -> bool {
     failure.kind == &PODS && failure.verb == "delete"
 }
 
+fn is_check(failure: &Failure) -> bool {
+    failure.is_check_of(&JOBS)
+}
+
 fn has_known_mode(job: &Job) -> bool {
     matches!(job.spec.completion_mode.as_str(), "" | "NonIndexed" | "Indexed")
 }
@@ -243,8 +254,8 @@ fn end_pods(view: &View, members: &Members<'_>, end: Option<&End>) -> Managed {
 /// Why pods are made, as metrics name it.
 fn creation_reason(job: &Job, counts: Counts, members: &Members<'_>) -> &'static str {
     let has_failures = counts.failed > 0;
-    if job.spec.pod_replacement_policy == "Failed" {
-        if has_failures { "recreate_failed" } else { "new" }
+    if has_failures && job.spec.pod_replacement_policy == "Failed" {
+        "recreate_failed"
     } else if has_failures || members.terminating() > 0 {
         "recreate_terminating_or_failed"
     } else {
@@ -315,7 +326,7 @@ fn finish(
     if let Some(end) = end.filter(|end| has_reached(&tracked.second, end)) {
         note.items[SECOND].end = Some((end.is_success, end.reason.clone()));
         plan.steps.extend(end_events(view, end, tracked.second.succeeded).into_iter().map(Step::Emit));
-        plan.requeue_after = None;
+        (plan.requeue_after, plan.deadline) = (None, None);
     }
     Ok(())
 }

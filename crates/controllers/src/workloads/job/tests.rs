@@ -11,6 +11,7 @@ mod gang;
 mod keys;
 mod managing;
 mod members;
+mod metrics;
 mod reasons;
 mod strays;
 mod tracking;

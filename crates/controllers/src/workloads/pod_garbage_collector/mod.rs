@@ -137,7 +137,7 @@ impl Room<Note> for Rounds {
     type View = RoundView;
 
     fn observe(&self, _: &Key, _: &[Failure], read: &Reads) -> Result<Observation<RoundView>, ObserveError> {
-        view::round(self, read)
+        Ok(view::round(self, read))
     }
 
     fn plan(view: &RoundView, now: Timestamp) -> Plan<Note> {

@@ -53,6 +53,11 @@ pub(super) fn round(view: &RoundView, now: Timestamp) -> Plan<Note> {
     let out_of_service = view.out_of_service.iter().map(|pod| (&**pod, Reason::OutOfService));
     let unscheduled = view.unscheduled.iter().map(|pod| (&**pod, Reason::Unscheduled));
     let mut plan = Plan { requeue_after: Some(ROUND), end: true, ..Plan::default() };
+    if !view.unread.is_empty() {
+        // The round collects all other pods, and the backoff does not delay the next round.
+        plan.retry = Some(view.unread.join("; "));
+        plan.deadline = Some(ROUND);
+    }
     let (chains, note) = chains(terminated.chain(out_of_service).chain(unscheduled), now);
     if !chains.is_empty() {
         plan.steps.push(Step::Chains { chains, slow_start: false });

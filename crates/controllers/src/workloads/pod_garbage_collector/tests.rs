@@ -280,7 +280,13 @@ fn a_node_that_is_out_of_service_by_the_cache_is_read_live() {
     let error =
         ApiError::Malformed { request: "GET /api/v1/nodes/one".to_owned(), what: "nothing".to_owned() };
     let reads = Reads::default().with_object(&NODES, place(), Err(error));
-    assert!(matches!(bench.observe(None, &reads), Err(ObserveError::Retry(_))));
+    // One node that cannot be read stops nothing else, and the next round comes in time.
+    add(&bench.pods, &pod("c", |pod| pod.status.phase = "Failed".into()));
+    let Ok(Observation::View(view)) = bench.observe(Some(0), &reads) else { panic!("the round goes on") };
+    assert_eq!((view.out_of_service.len(), view.unread.len()), (0, 1));
+    let plan = plan::round(&view, now());
+    assert_eq!(told(&plan), ["delete c"]);
+    assert_eq!((plan.retry.is_some(), plan.deadline), (true, Some(ROUND)));
 
     let over = Bench::new([pod("a", |pod| {
         deleting(pod);

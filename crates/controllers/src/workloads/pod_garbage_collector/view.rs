@@ -9,7 +9,7 @@ use coxswain_machinery::api::core::Node;
 use coxswain_machinery::api::kinds::NODES;
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::{Index, IndexKeys, Object};
-use coxswain_machinery::framework::{Observation, ObserveError, Read, Reads};
+use coxswain_machinery::framework::{Observation, Read, Reads};
 use coxswain_machinery::informer::downcast;
 use coxswain_machinery::model::Key;
 use coxswain_machinery::wire::Str;
@@ -31,6 +31,8 @@ pub(super) struct RoundView {
     pub(super) out_of_service: Vec<Arc<Pod>>,
     /// Pods that are being deleted and were never bound.
     pub(super) unscheduled: Vec<Arc<Pod>>,
+    /// Errors of live reads of nodes that are out of service by the cache. Their pods wait for the next round.
+    pub(super) unread: Vec<String>,
 }
 
 /// A node that the cache has not, and its pods.
@@ -42,12 +44,13 @@ pub(super) struct NodeView {
 
 /// Nodes that are out of service by the cache are read live: one that is back ends its pods itself, and a pod that is ended by force
 /// there runs on beside its successor.
-pub(super) fn round(room: &Rounds, read: &Reads) -> Result<Observation<RoundView>, ObserveError> {
+pub(super) fn round(room: &Rounds, read: &Reads) -> Observation<RoundView> {
     let finished = if room.keep.is_some() { room.pods.filed(FINISHED) } else { Vec::new() };
     let (unscheduled, bound): (Vec<_>, Vec<_>) =
         room.pods.filed(DELETING).into_iter().partition(|pod| pod.spec.node_name.is_empty());
     let bound: Vec<_> = bound.into_iter().filter(|pod| !is_over(pod)).collect();
     let mut dead = BTreeSet::new();
+    let mut unread = Vec::new();
     let mut needs = Vec::new();
     for name in bound.iter().map(|pod| pod.spec.node_name.clone()).collect::<BTreeSet<_>>() {
         let place = Key::new("", name.clone());
@@ -61,17 +64,15 @@ pub(super) fn round(room: &Rounds, read: &Reads) -> Result<Observation<RoundView
                     dead.insert(name);
                 }
             }
-            Some(Err(error)) => {
-                return Err(ObserveError::Retry(format!("cannot read the node {name}: {error}")));
-            }
+            Some(Err(error)) => unread.push(format!("cannot read the node {name}: {error}")),
         }
     }
     if !needs.is_empty() {
-        return Ok(Observation::Needs(needs));
+        return Observation::Needs(needs);
     }
     let out_of_service = bound.into_iter().filter(|pod| dead.contains(&pod.spec.node_name)).collect();
     let keep = room.keep.unwrap_or(usize::MAX);
-    Ok(Observation::View(RoundView { finished, keep, out_of_service, unscheduled }))
+    Observation::View(RoundView { finished, keep, out_of_service, unscheduled, unread })
 }
 
 /// `None` if there is nothing to do about the node.

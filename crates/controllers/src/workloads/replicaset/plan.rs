@@ -52,6 +52,10 @@ pub(super) fn plan(view: &View, now: Timestamp) -> Plan {
     } else if let Some(scaling) = view.failures.iter().find_map(failed_scaling) {
         scaling
     } else {
+        // Only adoptions need a live owner.
+        if view.failures.iter().any(|failure| failure.is_check_of(view.kind)) {
+            plan.steps.extend(claims.releases(view));
+        }
         return plan;
     };
     let status = status::of(view, &claims.kept, &scaling, now);
@@ -113,6 +117,14 @@ impl<'a> Claims<'a> {
         claims
     }
 
+    /// Returns the releases without the check and the adoptions.
+    fn releases(&self, view: &View) -> Option<Step> {
+        let owner = &view.replica_set.metadata;
+        let released: Vec<Write> = self.released.iter().map(|pod| release(owner, pod)).collect();
+        (!released.is_empty()).then_some(Step::Each(released))
+    }
+
+    /// The check comes first, because its failure ends the plan; the releases follow in the plan for that failure.
     fn write(&self, view: &View, plan: &mut Plan) {
         let owner = &view.replica_set.metadata;
         if !self.adopted.is_empty() {

@@ -109,8 +109,8 @@ impl Desired {
         let said = &replica_set.status;
         self.is_counted_by(replica_set)
             && said.observed_generation == replica_set.metadata.generation
-            // With the gate off it is no reason to write; the next write clears what is left of it.
-            && (self.terminating.is_none() || said.terminating_replicas == self.terminating)
+            // With the gate off the count is cleared at once.
+            && said.terminating_replicas == self.terminating
     }
 
     /// Whether the ReplicaSet's status counts the same pods, if of an earlier generation.

@@ -118,7 +118,8 @@ fn create_revision(view: &View, number: i64) -> Plan {
         number,
     };
     let create = Write { tolerate: Tolerate { exists: true, ..Tolerate::default() }, ..revision.create() };
-    Plan { steps: vec![Step::Write(create)], look_again: true, ..Plan::default() }
+    // The search goes on until a name is free, as in kube-controller-manager. Users who may create ControllerRevisions can take many.
+    Plan { steps: vec![Step::Write(create)], look_again: true, has_more: true, ..Plan::default() }
 }
 
 /// An event on the StatefulSet.
@@ -133,7 +134,7 @@ fn not_created(view: &View, pod: &str, error: &str) -> EventSpec {
     event(view, true, "FailedCreate", format!("Create Pod {pod} in StatefulSet {set} failed error: {error}"))
 }
 
-/// One error as it is, several in brackets.
+/// Joins errors as kube-controller-manager does: one error unchanged, several in brackets.
 fn joined(mut errors: Vec<String>) -> String {
     match errors.len() {
         0 | 1 => errors.pop().unwrap_or_default(),

@@ -253,32 +253,28 @@ fn taken(read: &Reads) -> impl Iterator<Item = &Effect> {
     read.written().iter().filter(is_create)
 }
 
-/// Whether a name was taken by the same document, which is then the present one, or by another, and
-/// then the next name is another one. What must be read to tell.
+/// Whether the name that was tried last is taken by the same document, which is then the present one, or by another, and then the next
+/// name is another one. The names before it belong to others, or it would not have been tried. What must be read to tell.
 fn find_taken(view: &mut View, read: &Reads) -> Result<Option<DeclaredRead>, ObserveError> {
-    let met = read
-        .written()
-        .iter()
-        .filter(|effect| effect.kind == &CONTROLLER_REVISIONS && effect.change == WriteEffect::Nothing);
-    for effect in met {
-        let found = match read.object(&CONTROLLER_REVISIONS, &effect.key) {
-            None => {
-                return Ok(Some(
-                    STATEFUL_SET_TAKEN.of(Read::Object(&CONTROLLER_REVISIONS, effect.key.clone())),
-                ));
-            }
-            Some(Err(error)) => return Err(ObserveError::Retry(error.to_string())),
-            Some(Ok(found)) => found.cloned().and_then(typed::<ControllerRevision>),
-        };
-        match found {
-            Some(found) if view.document.is_in(&found) => {
-                view.present = Present::Held(found);
-                return Ok(None);
-            }
-            // It may be gone by now; the next name is as good.
-            _ => view.collisions = view.collisions.saturating_add(1),
+    let met: Vec<&Effect> = taken(read).collect();
+    let Some(last) = met.last() else { return Ok(None) };
+    let found = match read.object(&CONTROLLER_REVISIONS, &last.key) {
+        None => {
+            let key = last.key.clone();
+            return Ok(Some(STATEFUL_SET_TAKEN.of(Read::Object(&CONTROLLER_REVISIONS, key))));
         }
-    }
+        Some(Err(error)) => return Err(ObserveError::Retry(error.to_string())),
+        Some(Ok(found)) => found.cloned().and_then(typed::<ControllerRevision>),
+    };
+    let others = match found {
+        Some(found) if view.document.is_in(&found) => {
+            view.present = Present::Held(found);
+            met.len() - 1
+        }
+        // It may be gone by now; the next name is as good.
+        _ => met.len(),
+    };
+    view.collisions = view.collisions.saturating_add(i32::try_from(others).unwrap_or(i32::MAX));
     Ok(None)
 }
 

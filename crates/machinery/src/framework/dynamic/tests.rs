@@ -325,6 +325,21 @@ async fn what_cannot_be_found_out_stays_as_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn discovery_that_finds_no_resource_at_all_ends_no_watch() {
+    let mut bench = Bench::new(&["/v1/pods", "example.com/v1/widgets"], &[("widgets", &["w"])]);
+    bench.start().await;
+    bench.heard();
+    let (kinds, watched) = (bench.kinds(), bench.cluster.watched.lock().len());
+    let all = std::mem::take(&mut *bench.cluster.resources.lock());
+    assert_eq!(bench.reset(2).await[..2], ["failed", "failed"]);
+    assert_eq!(bench.kinds(), kinds);
+    *bench.cluster.resources.lock() = all;
+    assert!(bench.reset(0).await.iter().all(|heard| heard == "failed"), "nothing is listed again");
+    assert_eq!((bench.kinds(), bench.cluster.watched.lock().len()), (kinds, watched));
+    bench.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_informer_of_somebody_else_is_shared() {
     let mut bench = Bench::new(&["/v1/pods"], &[("pods", &["a"])]);
     let others = bench.informers.acquire(&PODS, None);

@@ -42,6 +42,8 @@ pub struct Write {
     pub item: Option<usize>,
     /// Event to emit when it succeeded. `{name}` in the message is the name in the server's answer.
     pub on_success: Option<EventSpec>,
+    /// Whether `on_success` is emitted as well where the object is gone, which is tolerated.
+    pub tells_absence: bool,
     /// Event to emit when it failed. `{error}` in the message is the server's message.
     pub on_failure: Option<EventSpec>,
 }
@@ -261,6 +263,7 @@ impl Write {
             with_next: false,
             item: None,
             on_success: None,
+            tells_absence: false,
             on_failure: None,
         }
     }

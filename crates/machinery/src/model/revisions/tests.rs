@@ -64,6 +64,11 @@ fn a_document_and_its_names_are_the_originals() {
     assert_eq!([0, 1].map(|collisions| document.hash(collisions)), ["656b6d6c54", "656b6d6c55"]);
     assert_eq!(cut_name("web", "656b6d6c54"), "web-656b6d6c54");
     assert_eq!(cut_name(&"a".repeat(253), "1"), format!("{}-1", "a".repeat(223)));
+    assert_eq!(name_that_fits("web", "656b6d6c54"), "web-656b6d6c54");
+    assert_eq!(name_that_fits(&"a".repeat(251), "1"), format!("{}-1", "a".repeat(251)));
+    assert_eq!(name_that_fits(&"a".repeat(253), "1"), format!("{}-1", "a".repeat(251)));
+    let dotted = format!("{}.aa", "a".repeat(250));
+    assert_eq!(name_that_fits(&dotted, "1"), format!("{}-1", "a".repeat(250)));
 }
 
 /// As a server encodes it: with all scalars that the API holds by value, zero or not.

@@ -191,3 +191,22 @@ async fn the_graph_is_shown_whole_or_in_part() {
     assert!(part.contains("uid-owner") && !part.contains("uid-other"), "{part}");
     assert_eq!(room.get("/").await.0, StatusCode::NOT_FOUND);
 }
+
+#[test]
+fn garbage_collector_counts_looks_for_an_unseen_owner_until_it_is_seen_or_gone() {
+    let sync_errors = IntCounter::new("errors", "Errors.").unwrap();
+    let hub = Arc::new(Hub { graph: Mutex::default(), unseen: Mutex::default(), sync_errors });
+    let memory = Absences { hub: Arc::clone(&hub), watches: Arc::default() };
+    let key = Key::new("", "uid");
+    let looks = || hub.unseen.lock().get(&key).copied();
+    let found = |is_unseen: bool| memory.commit(&key, Found { is_unseen, ..Found::default() });
+    found(true);
+    found(true);
+    assert_eq!(looks(), Some(2));
+    found(false);
+    assert_eq!(looks(), None);
+    found(true);
+    let end = ReconcileEnd { outcome: &Outcome::Absent, actions: &[], took: std::time::Duration::ZERO };
+    memory.ended(&key, end);
+    assert_eq!(looks(), None);
+}

@@ -10,6 +10,8 @@ use super::super::measure::Measure;
 use super::super::view::{Devices, Known, View};
 use super::scopes::Scopes;
 use coxswain_machinery::api::core::Service;
+use coxswain_machinery::api::kinds::PODS;
+use coxswain_machinery::api::meta::OwnerReference;
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::resource::{DeviceRequest, ResourceClaim};
 use coxswain_machinery::api::storage::PersistentVolumeClaim;
@@ -168,7 +170,7 @@ impl<'a> Usage<'a> {
         let mut by_pod: BTreeMap<&Uid, Vec<&ResourceClaim>> = BTreeMap::new();
         for claim in &devices.claims {
             let is_made = claim.metadata.annotations.get(MADE_FOR_POD).is_some_and(|value| *value == "true");
-            if let Some(owner) = claim.metadata.controller().filter(|owner| is_made && owner.kind == "Pod") {
+            if let Some(owner) = claim.metadata.controller().filter(|owner| is_made && is_pod(owner)) {
                 by_pod.entry(&owner.uid).or_default().push(claim);
             }
         }
@@ -194,15 +196,20 @@ impl Devices {
     }
 }
 
+fn is_pod(owner: &OwnerReference) -> bool {
+    owner.kind == PODS.kind && owner.api_version == *PODS.api_version()
+}
+
 /// The claim that the scheduler has made for a pod, of those that say so: the one that the pod's status names, or, before it
-/// names one, the first of those whose owner is of the pod's name.
+/// names one, the oldest of those whose owner is of the pod's name, and of these the first by name.
 fn made_for<'a>(pod: &Pod, claims: &[&'a ResourceClaim]) -> Option<&'a ResourceClaim> {
     let told = pod.status.extended_resource_claim_status.as_ref().map(|status| &status.resource_claim_name);
     let is_made = |claim: &&ResourceClaim| {
         claim.metadata.controller().is_some_and(|owner| owner.name == pod.metadata.name)
             && told.is_none_or(|name| claim.metadata.name == *name)
     };
-    claims.iter().copied().filter(is_made).min_by(|a, b| a.metadata.name.cmp(&b.metadata.name))
+    let age = |claim: &&ResourceClaim| (claim.metadata.creation_timestamp, claim.metadata.name.clone());
+    claims.iter().copied().filter(is_made).min_by_key(age)
 }
 
 /// The most devices that a request may come to, of the classes that count.

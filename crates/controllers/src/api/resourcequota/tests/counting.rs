@@ -289,11 +289,26 @@ fn of_claims_that_say_that_they_were_made_for_a_pod_one_is_believed() {
         let made = claims.iter().map(claim).collect();
         assert_eq!(count(made, Arc::clone(&pod)), total(amount), "{claims:?}");
     }
+    let pod_of_ten = || pod("p", asks(), |_| {});
     // Its owner has the pod's UID and another name.
-    let pod = pod("p", asks(), |_| {});
+    let pod = pod_of_ten();
     let mut claim = made_for(&pod, device_claim("c", vec![exactly("gpu", "ExactCount", 7)]));
     claim.metadata.owner_references[0].name = "other".into();
     assert_eq!(count(vec![claim], pod), total("17"));
+    // Or it is no Pod of the core group.
+    let pod = pod_of_ten();
+    let mut claim = made_for(&pod, device_claim("c", vec![exactly("gpu", "ExactCount", 7)]));
+    claim.metadata.owner_references[0].api_version = "example.com/v1".into();
+    assert_eq!(count(vec![claim], pod), total("17"));
+    // The oldest is believed, and not the first by name.
+    let pod = pod_of_ten();
+    let aged = |name: &str, asks: i64, created: i64| {
+        let mut claim = made_for(&pod, device_claim(name, vec![exactly("gpu", "ExactCount", asks)]));
+        claim.metadata.creation_timestamp = coxswain_machinery::wire::Time::from_seconds(created);
+        claim
+    };
+    assert_eq!(count(vec![aged("c", 7, 20), aged("d", 2, 10)], Arc::clone(&pod)), total("17"));
+    assert_eq!(count(vec![aged("c", 7, 10), aged("d", 2, 10)], Arc::clone(&pod)), total("12"));
 }
 
 #[test]

@@ -135,6 +135,7 @@ pub(super) fn made_for(pod: &Pod, mut claim: ResourceClaim) -> ResourceClaim {
     claim.metadata.annotations =
         [("resource.kubernetes.io/extended-resource-claim", "true")].into_iter().collect();
     claim.metadata.owner_references = vec![OwnerReference {
+        api_version: "v1".into(),
         kind: "Pod".into(),
         name: pod.metadata.name.clone(),
         uid: pod.metadata.uid.clone(),

@@ -15,7 +15,8 @@ use coxswain_machinery::model::plan::EventSpec;
 use coxswain_machinery::model::slices::HeldSlice;
 use coxswain_machinery::wire::{Str, WireError};
 
-const ENABLED: &str = "TopologyAwareHintsEnabled";
+/// The reason of an event that is emitted when hints are given for the first time.
+pub(super) const ENABLED: &str = "TopologyAwareHintsEnabled";
 /// The reason of an event that is emitted at every reconcile, as by kube-controller-manager: it says why there are no hints.
 pub(super) const DISABLED: &str = "TopologyAwareHintsDisabled";
 
@@ -96,6 +97,12 @@ fn preference(view: &View) -> Preference {
         Some("PreferSameNode") if view.settings.prefer_same => Preference::Node,
         _ => Preference::None,
     }
+}
+
+/// The Service's traffic distribution, if it is one, and no topology mode takes its place.
+pub(in super::super) fn distribution_in_force(view: &View) -> Option<&Str> {
+    let is_in_force = view.capacity.is_none() && preference(view) != Preference::None;
+    view.service.spec.traffic_distribution.as_ref().filter(|_| is_in_force)
 }
 
 fn by_preference(preference: Preference, packed: &mut Packed<'_>) -> Result<(), WireError> {

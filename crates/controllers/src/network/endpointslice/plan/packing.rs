@@ -49,7 +49,7 @@ pub(super) fn pack<'a>(
     let mut by_ports: BTreeMap<Ports, Vec<&HeldSlice>> = BTreeMap::new();
     let existing = held.len();
     for slice in held {
-        if slice.is_owned_by(SERVICES.kind, &service.metadata) {
+        if slice.is_owned_by(&SERVICES, &service.metadata) {
             by_ports.entry(slices::key_of(&slice.slice.ports)).or_default().push(slice);
         } else {
             packed.delete.push(slice);
@@ -228,7 +228,7 @@ impl<'a> Packed<'a> {
         let is_placeholder = |held: &HeldSlice| {
             held.is_empty()
                 && held.slice.ports.is_empty()
-                && held.is_owned_by(SERVICES.kind, &service.metadata)
+                && held.is_owned_by(&SERVICES, &service.metadata)
                 && held.slice.metadata.labels == *labels
         };
         match self.delete.as_slice() {
@@ -243,7 +243,7 @@ impl<'a> Packed<'a> {
     pub(super) fn settle(&mut self, service: &Service) {
         let (mut reusable, gone): (Vec<&'a HeldSlice>, Vec<&'a HeldSlice>) = std::mem::take(&mut self.delete)
             .into_iter()
-            .partition(|held| held.is_owned_by(SERVICES.kind, &service.metadata));
+            .partition(|held| held.is_owned_by(&SERVICES, &service.metadata));
         reusable.reverse();
         while !self.create.is_empty()
             && let Some(held) = reusable.pop()

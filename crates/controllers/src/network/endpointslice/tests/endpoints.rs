@@ -110,6 +110,9 @@ fn a_pod_of_an_unknown_node_waits_for_it() {
     bench.add(&node("node-9", "z"));
     assert_eq!(bench.plan().retry, None);
     assert_eq!(bench.settled(), ["web-2 IPv4 :80: p001 p002"]);
+    let both = Bench::of(&service(|_| {}), [lost(1), lost(2)]).reconcile();
+    let told = both.last().unwrap();
+    assert!(told.contains("web: [skipping Pod p001 ") && told.ends_with("Node node-9 Not Found]"), "{told}");
 
     let bench = Bench::of(&service(|service| service.spec.publish_not_ready_addresses = true), [lost(2)]);
     assert_eq!(bench.settled(), ["web-2 IPv4 :80: p002"]);

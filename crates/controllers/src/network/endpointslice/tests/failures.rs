@@ -5,8 +5,8 @@ use coxswain_machinery::api::kinds::ENDPOINT_SLICES;
 use coxswain_machinery::model::plan::Step;
 use coxswain_machinery::model::{Failure, Key};
 
-fn said(verb: &'static str, name: &str) -> String {
-    let failure = Failure {
+fn failure(verb: &'static str, name: &str) -> Failure {
+    Failure {
         what: format!("{verb} endpointslices.discovery.k8s.io default/{name}"),
         verb,
         subresource: "",
@@ -16,9 +16,11 @@ fn said(verb: &'static str, name: &str) -> String {
         reason: "Conflict".into(),
         message: "no".to_owned(),
         existing: None,
-    };
-    let bench = Bench::of(&service(|_| {}), [pod(1, |_| {})]);
-    let plan = bench.plan_after(&[failure]).unwrap();
+    }
+}
+
+fn said(bench: &Bench, failures: &[Failure]) -> String {
+    let plan = bench.plan_after(failures).unwrap();
     let [Step::Emit(event)] = plan.steps.as_slice() else { panic!("{plan:?}") };
     assert!(event.warning && event.reason == "FailedToUpdateEndpointSlices");
     assert_eq!(event.regarding.key, Key::new("default", "web"));
@@ -27,9 +29,27 @@ fn said(verb: &'static str, name: &str) -> String {
 
 #[test]
 fn a_failed_write_is_told_as_an_event_and_nothing_else_is_done() {
+    let bench = Bench::of(&service(|_| {}), [pod(1, |_| {})]);
+    let said = |verb, name| said(&bench, &[failure(verb, name)]);
     let start = "Error updating Endpoint Slices for Service default/web: failed to";
     let service = "EndpointSlice for Service default/web: no";
     assert_eq!(said("create", ""), format!("{start} create {service}"));
     assert_eq!(said("update", "web-1"), format!("{start} update web-1 {service}"));
     assert_eq!(said("delete", "web-1"), format!("{start} delete web-1 {service}"));
+}
+
+#[test]
+fn endpointslice_event_names_all_failures_and_slices_of_other_families() {
+    let bench = Bench::of(&service(|_| {}), [pod(1, |_| {})]);
+    bench.settled();
+    // The Service is served in IPv6 alone from now on.
+    bench.add(&service(|service| service.spec.ip_families = vec!["IPv6".into()]));
+    let of_service = "EndpointSlice for Service default/web: no";
+    assert_eq!(
+        said(&bench, &[failure("delete", "web-2"), failure("create", "")]),
+        format!(
+            "Error updating Endpoint Slices for Service default/web: \
+             [error deleting web-2 {of_service}, failed to create {of_service}]"
+        )
+    );
 }

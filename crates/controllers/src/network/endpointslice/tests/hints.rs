@@ -2,7 +2,7 @@
 
 use super::fixtures::{Bench, labels, node, pod, ready, service};
 use coxswain_machinery::api::core::{Node, Service};
-use coxswain_machinery::api::pod::Pod;
+use coxswain_machinery::api::pod::{Pod, PodIp};
 
 fn preferring(mode: &'static str) -> Service {
     service(|service| service.spec.traffic_distribution = Some(mode.into()))
@@ -111,6 +111,20 @@ fn every_zone_gets_its_share() {
     }
     let bench = roomy(&auto("Disabled"), pods());
     assert_eq!(bench.settled(), ["web-2 IPv4 :80: p001 p002 p003 p004 p005 p006"]);
+}
+
+#[test]
+fn endpointslice_tells_once_that_hints_are_enabled_for_two_families() {
+    let mut both = auto("Auto");
+    both.spec.ip_families = vec!["IPv4".into(), "IPv6".into()];
+    let dual = |number: usize| {
+        let mut pod = on(number, number - 1);
+        pod.status.pod_ips.push(PodIp { ip: format!("fd00::{number}").into() });
+        pod
+    };
+    let told = roomy(&both, (1..4).map(dual)).reconcile();
+    assert_eq!(told.iter().filter(|line| **line == ENABLED).count(), 1, "{told:?}");
+    assert_eq!(told.iter().filter(|line| line.starts_with("TopologyAwareHints")).count(), 1, "{told:?}");
 }
 
 #[test]

@@ -1,8 +1,7 @@
 //! Which keys a change concerns.
 
-use std::sync::Arc;
-
-use super::super::{keys, services};
+use super::super::keys::{self, AUTO};
+use super::super::services;
 use super::fixtures::{Bench, any, deleting, labels, meta, node, pod, ready, service};
 use coxswain_machinery::api::AnyObject;
 use coxswain_machinery::api::core::{Node, Service};
@@ -11,7 +10,7 @@ use coxswain_machinery::api::indexes::BY_SERVICE;
 use coxswain_machinery::api::kinds::{ENDPOINT_SLICES, NODES, PODS, SERVICES};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::framework::{KeyMap, Selecting};
-use coxswain_machinery::informer::{Delta, Indexed, Lister};
+use coxswain_machinery::informer::{Delta, Indexed};
 
 fn told(map: &KeyMap, old: Option<&AnyObject>, new: Option<&AnyObject>) -> Vec<String> {
     let mut keys = Vec::new();
@@ -127,18 +126,31 @@ fn a_node_concerns_services_whose_hints_overload_a_zone_now() {
     bench.settings.max_per_slice = 100;
     bench.settled();
     bench.add(&named("plain", "default", &[("app", "web")]));
-    let map = keys::of_nodes(
-        Lister::new(bench.store(&SERVICES)),
-        Indexed::new(&bench.store(&ENDPOINT_SLICES), &BY_SERVICE),
-        Lister::new(bench.store(&NODES)),
-    );
-    let tell = |old: Option<Node>, new: Option<Node>| {
-        if let Some(new) = &new {
-            bench.add(new);
+    let with_nodes = |slices: &Bench| {
+        let map = keys::of_nodes(
+            Indexed::new(&bench.store(&SERVICES), &AUTO),
+            Indexed::new(&slices.store(&ENDPOINT_SLICES), &BY_SERVICE),
+        );
+        for (at, zone) in ["a", "b", "c"].into_iter().enumerate() {
+            let node = any(&NODES, &node(&format!("node-{at}"), zone));
+            let mut keys = Vec::new();
+            let initial = Delta { old: None, new: Some(&node), initial: true, resync: false };
+            map(initial, &mut |key| keys.push(key.to_string()));
+            let resync = Delta { old: Some(&node), new: Some(&node), initial: false, resync: true };
+            map(resync, &mut |key| keys.push(key.to_string()));
+            assert_eq!(keys, [""; 0], "its Service brings its own key");
         }
-        let [old, new] = [old, new].map(|node| node.map(|node| any(&NODES, &node)));
-        told(&map, old.as_ref(), new.as_ref())
+        map
     };
+    let tell_by = |map: &KeyMap, old: Option<Node>, new: Option<Node>| {
+        let [old, new] = [old, new].map(|node| node.map(|node| any(&NODES, &node)));
+        let mut keys = Vec::new();
+        let delta = Delta { old: old.as_ref(), new: new.as_ref(), initial: false, resync: false };
+        map(delta, &mut |key| keys.push(key.to_string()));
+        keys
+    };
+    let map = with_nodes(&bench);
+    let tell = |old: Option<Node>, new: Option<Node>| tell_by(&map, old, new);
     let small = |zone: &str| {
         let mut small = node("node-3", zone);
         small.status.allocatable.insert("cpu", "100m");
@@ -155,13 +167,11 @@ fn a_node_concerns_services_whose_hints_overload_a_zone_now() {
     // Nodes of which nothing is known.
     let mut unknown = small("a");
     unknown.status.allocatable.retain(|_| false);
-    assert_eq!(tell(Some(small("d")), Some(unknown)), ["default/web"]);
+    assert_eq!(tell(Some(small("d")), Some(unknown.clone())), ["default/web"]);
+    assert_eq!(tell(Some(unknown), None), [""; 0]);
+    // The last node of a zone goes, so that the other two get more of the load. Its final state differs from the state before.
+    assert_eq!(tell(Some(node("node-1", "d")), None), ["default/web"]);
     // Without hints nobody is overloaded.
-    let none = Bench::new();
-    let map = keys::of_nodes(
-        Lister::new(Arc::clone(&bench.store(&SERVICES))),
-        Indexed::new(&none.store(&ENDPOINT_SLICES), &BY_SERVICE),
-        Lister::new(bench.store(&NODES)),
-    );
-    assert_eq!(told(&map, None, Some(&any(&NODES, &node("node-4", "x")))), [""; 0]);
+    let map = with_nodes(&Bench::new());
+    assert_eq!(tell_by(&map, None, Some(node("node-4", "x"))), [""; 0]);
 }

@@ -3,7 +3,7 @@
 use prometheus::TextEncoder;
 
 use super::super::*;
-use super::fixtures::{Bench, pod, service};
+use super::fixtures::{Bench, labels, pod, service};
 use coxswain_machinery::executor::{ActionResult, ActionState, ActionVerb};
 use coxswain_machinery::framework::{Outcome, Pass, Reads, Reconcile, ReconcileEnd, RoomMetrics};
 use coxswain_machinery::model::plan::{Cooldown, Verb};
@@ -113,6 +113,29 @@ fn services_are_counted_as_long_as_they_are_there() {
         assert!(left.contains(&gone.to_owned()), "{left:?}");
     }
     assert!(left.contains(&"syncs{result=\"success\"} 4".to_owned()), "{left:?}");
+}
+
+#[test]
+fn endpointslice_counts_services_by_the_distribution_in_force() {
+    for (distribution, mode, is_counted) in [
+        ("PreferClose", "", true),
+        ("PreferClose", "Disabled", true),
+        ("PreferClose", "Auto", false),
+        ("Unheard", "", false),
+    ] {
+        let registry = Registry::new();
+        let service = service(|service| {
+            service.spec.traffic_distribution = Some(distribution.into());
+            if !mode.is_empty() {
+                service.metadata.annotations = labels(&[("service.kubernetes.io/topology-mode", mode)]);
+            }
+        });
+        let bench = Bench::of(&service, []);
+        reconcile(&room(&bench, &RoomMetrics::new(registry.clone())), &bench);
+        let series =
+            format!("services_count_by_traffic_distribution{{traffic_distribution=\"{distribution}\"}} 1");
+        assert_eq!(samples(&registry).contains(&series), is_counted, "{distribution} {mode}");
+    }
 }
 
 #[test]

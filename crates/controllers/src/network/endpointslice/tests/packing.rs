@@ -128,6 +128,10 @@ fn slices_of_an_earlier_service_go_and_those_of_others_stay() {
         copy.metadata.owner_references[0].uid = "earlier-web".into();
     });
     copy(&bench, |copy| {
+        copy.metadata.name = "of-another-group".into();
+        copy.metadata.owner_references[0].api_version = "example.com/v1".into();
+    });
+    copy(&bench, |copy| {
         copy.metadata.name = "made-by-hand".into();
         let by = "endpointslice.kubernetes.io/managed-by";
         copy.metadata.labels = copy.metadata.labels.with(by, "staff");
@@ -140,7 +144,7 @@ fn slices_of_an_earlier_service_go_and_those_of_others_stay() {
         copy.metadata.name = "fqdn".into();
         copy.address_type = "FQDN".into();
     });
-    assert_eq!(bench.reconcile(), ["delete fqdn", "delete earlier"]);
+    assert_eq!(bench.reconcile(), ["delete fqdn", "delete earlier", "delete of-another-group"]);
     assert!(bench.plan().is_empty());
     assert_eq!(bench.all().len(), 3);
 }

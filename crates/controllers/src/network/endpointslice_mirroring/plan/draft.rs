@@ -12,8 +12,8 @@ use coxswain_machinery::model::metadata::{annotation_edits, label_edits};
 use coxswain_machinery::model::owners::controller_reference;
 use coxswain_machinery::model::pods::generate_name;
 use coxswain_machinery::model::slices::{HeldSlice, encode, identity, is_same, key_of};
-use coxswain_machinery::wire::splice::put_bytes;
-use coxswain_machinery::wire::{Labels, Message, Str, WireError};
+use coxswain_machinery::wire::splice::{Edit, put_bytes};
+use coxswain_machinery::wire::{Labels, Message, Str, WireError, path};
 
 /// Annotation in which `kubectl apply` remembers what it applied; it is about the Endpoints alone.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -51,7 +51,8 @@ impl Author<'_> {
     /// Whether the slice is as it should be.
     pub(super) fn is(&self, held: &HeldSlice, group: &Group) -> Result<bool, WireError> {
         let slice = &held.slice;
-        Ok(slice.metadata.labels == self.labels()
+        Ok(!is_free(held)
+            && slice.metadata.labels == self.labels()
             && slice.metadata.annotations == self.annotations()
             && key_of(&slice.ports) == key_of(&group.ports)
             && held.len == group.endpoints.len()
@@ -65,6 +66,10 @@ impl Author<'_> {
         let meta = &held.slice.metadata;
         let mut edits = label_edits(&meta.labels, &self.labels());
         edits.extend(annotation_edits(&meta.annotations, &self.annotations()));
+        if is_free(held) {
+            let owner = controller_reference(&self.endpoints.metadata, &kinds::ENDPOINTS);
+            edits.push(Edit::Push(path!(EndpointSlice, metadata.ownerReferences), owner.to_bytes()));
+        }
         let mut wanted = group.endpoints.clone();
         // Those that stay keep their places.
         let mut endpoints = Vec::with_capacity(wanted.len());
@@ -91,6 +96,11 @@ impl Author<'_> {
         let all = all.map(|(name, value)| (name.as_str(), value.as_str()));
         all.filter(|(name, _)| ![TRIGGER_TIME, LAST_APPLIED].contains(name)).collect()
     }
+}
+
+/// Whether a slice has no owner reference.
+pub(super) fn is_free(held: &HeldSlice) -> bool {
+    held.slice.metadata.owner_references.is_empty()
 }
 
 /// Whether an endpoint mirrors its address: in all that an address says.

@@ -2,9 +2,12 @@
 
 use super::fixtures::{Bench, endpoints, labels, manual, service, subset};
 use crate::network::endpointslice_mirroring::keys;
+use coxswain_machinery::api::discovery::EndpointSlice;
 use coxswain_machinery::api::endpoints::Endpoints;
-use coxswain_machinery::api::kinds::{ENDPOINTS, SERVICES};
+use coxswain_machinery::api::kinds::{ENDPOINT_SLICES, ENDPOINTS, SERVICES};
 use coxswain_machinery::informer::Delta;
+use coxswain_machinery::wire::path;
+use coxswain_machinery::wire::splice::{Edit, edit};
 
 fn bench() -> Bench {
     let bench = Bench::of(&[subset(&["10.0.0.1"], &[], &[80])]);
@@ -84,6 +87,19 @@ fn slices_of_earlier_endpoints_are_replaced() {
     }));
     assert_eq!(bench.reconcile(), ["create web-3", "delete web-2"]);
     assert_eq!(bench.settled(), ["web-3 IPv4 80: 10.0.0.1"]);
+}
+
+#[test]
+fn mirrored_slice_without_an_owner_reference_is_adopted() {
+    let bench = bench();
+    let before = bench.slice("web-2");
+    let restored = edit(&before.raw, &[Edit::Clear(path!(EndpointSlice, metadata.ownerReferences))]).unwrap();
+    bench.slices.store.upsert(&(ENDPOINT_SLICES.decode)(&restored.into()).unwrap());
+    assert_eq!(bench.reconcile(), ["update web-2"]);
+    let adopted = bench.slice("web-2");
+    assert_eq!(adopted.metadata.uid, before.metadata.uid, "traffic is not interrupted");
+    assert_eq!(adopted.metadata.owner_references, before.metadata.owner_references);
+    assert_eq!(bench.reconcile(), [""; 0]);
 }
 
 #[test]

@@ -218,6 +218,17 @@ fn what_is_too_much_is_skipped_and_told() {
 }
 
 #[test]
+fn mirroring_event_about_too_many_addresses_counts_invalid_ones() {
+    let ips = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6"];
+    let events = Bench::of(&[subset(&ips, &["here"], &[80])]).reconcile();
+    assert_eq!(
+        events[1],
+        "TooManyAddressesToMirror: A max of 5 addresses can be mirrored to EndpointSlices per Endpoints subset. \
+         2 addresses were skipped"
+    );
+}
+
+#[test]
 fn what_is_no_address_is_skipped_and_told() {
     let bench = Bench::of(&[subset(&["10.0.0.1", "10.0.0.256"], &["here"], &[80])]);
     let skipped = "InvalidIPAddress: Skipped 2 invalid IP addresses when mirroring to EndpointSlices";

@@ -51,6 +51,11 @@ impl<'a> Status<'a> {
                 status.last_schedule_time = status.last_schedule_time.max(Some(at.into()));
             }
         }
+        // A Job that has lost its controller reference would stay in the status for ever, as with kube-controller-manager, and with
+        // Forbid no other would run.
+        for job in &view.disowned {
+            status.see(job, true, false);
+        }
         for (reference, uid) in listed(cron_job).filter(|(_, uid)| view.missing.contains(uid)) {
             status.told.push((false, "MissingJob", format!("Active job went missing: {}", reference.name)));
             status.gone.insert(uid);

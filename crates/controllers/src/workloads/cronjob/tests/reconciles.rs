@@ -294,6 +294,25 @@ fn jobs_of_the_status_that_the_cache_lacks_are_read_before_they_are_dropped() {
 }
 
 #[test]
+fn cronjob_drops_a_job_that_ended_without_its_controller_reference() {
+    let forbids = cron_job(|cron_job| {
+        listing(cron_job, &["free", "runs"]);
+        cron_job.spec.concurrency_policy = "Forbid".into();
+    });
+    let server = Server::new(&forbids, []);
+    let free = |job: &mut Job| job.metadata.owner_references.clear();
+    server.put_unseen(&job("free", |job| {
+        ended("Complete", "08:30")(job);
+        free(job);
+    }));
+    server.put_unseen(&job("runs", free));
+    let told = "Normal SawCompletedJob Saw completed job: free, condition: Complete";
+    assert_eq!(server.reconcile(at("09:20")).log, [STATUS, told]);
+    assert_eq!(server.listed(), ["runs"]);
+    assert_eq!(server.cron_job().status.last_successful_time, time("08:30"));
+}
+
+#[test]
 fn a_job_that_the_status_does_not_list_is_told_of_unless_the_live_one_lists_it() {
     let server = Server::new(&cron_job(|_| {}), [job("by-hand", |_| {})]);
     let unexpected = "Warning UnexpectedJob Saw a job that the controller did not create or forgot: by-hand";

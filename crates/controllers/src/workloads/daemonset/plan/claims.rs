@@ -35,7 +35,14 @@ impl<'a> Claims<'a> {
         claims
     }
 
-    /// Each of them is tried whatever becomes of the others; but as long as one fails nothing is made or deleted.
+    /// Returns the releases without the check and the adoptions.
+    pub(super) fn releases(&self, view: &View) -> Option<Step> {
+        let released: Vec<_> = self.released.iter().map(|pod| writes::release_pod(view, pod)).collect();
+        (!released.is_empty()).then_some(Step::Each(released))
+    }
+
+    /// The check comes first, because its failure ends the plan; the releases follow in the plan for that failure. Each write is tried
+    /// although others fail; no pod is created or deleted while one fails.
     pub(super) fn write(&self, view: &View, plan: &mut Plan) {
         if !self.adopted.is_empty() {
             plan.steps.push(writes::owner_is_alive(view));

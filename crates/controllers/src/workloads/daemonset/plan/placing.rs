@@ -77,16 +77,17 @@ impl<'a> Changes<'a> {
 }
 
 pub(super) fn place<'a>(view: &View, daemons: &Daemons<'a>, hash: &str, now: Timestamp) -> Changes<'a> {
-    let bounds = Bounds::of(&view.daemon_set.spec.update_strategy, daemons.desired);
+    // Two pods are allowed on a node if maxSurge allows them on one node, also where no node should run a pod.
+    let surges = Bounds::of(&view.daemon_set.spec.update_strategy, 1).surges();
     let mut changes = Changes::default();
     for (node, fit) in &daemons.nodes {
         let pods = daemons.on(node);
         match fit {
             Fit::Runs if pods.is_empty() => changes.create.push(node),
             Fit::Runs | Fit::Keeps => {
-                clear_out(view, node, pods, now, &mut changes);
+                clear_out(view, node, pods, &mut changes);
                 let alive: Vec<&Pod> = pods.iter().copied().filter(|pod| pods::is_active(pod)).collect();
-                if !bounds.surges() {
+                if !surges {
                     alive.iter().skip(1).for_each(|pod| changes.unwanted(pod));
                 } else if !alive.is_empty() {
                     thin_out(view, &alive, hash, now, &mut changes);
@@ -109,20 +110,17 @@ pub(super) fn place<'a>(view: &View, daemons: &Daemons<'a>, hash: &str, now: Tim
 }
 
 /// Pods that have run to their end make room for others.
-fn clear_out<'a>(view: &View, node: &Str, pods: &[&'a Pod], now: Timestamp, changes: &mut Changes<'a>) {
+fn clear_out<'a>(view: &View, node: &Str, pods: &[&'a Pod], changes: &mut Changes<'a>) {
     for pod in pods.iter().filter(|pod| !pod.metadata.is_deleting()) {
         match pod.status.phase.as_str() {
             "Succeeded" => changes.delete.push((pod, Cause::Succeeded)),
-            "Failed" => {
-                let wait = view.backoffs.get(node).map(|until| until.duration_since(now));
-                match wait.and_then(|wait| Duration::try_from(wait).ok()).filter(|wait| !wait.is_zero()) {
-                    None => changes.delete.push((pod, Cause::Failed)),
-                    Some(wait) => {
-                        let first = changes.look_again.map_or(wait, |earlier| earlier.min(wait));
-                        changes.look_again = Some(first);
-                    }
+            "Failed" => match view.backoffs.get(node).copied() {
+                None => changes.delete.push((pod, Cause::Failed)),
+                Some(wait) => {
+                    let first = changes.look_again.map_or(wait, |earlier| earlier.min(wait));
+                    changes.look_again = Some(first);
                 }
-            }
+            },
             _ => {}
         }
     }

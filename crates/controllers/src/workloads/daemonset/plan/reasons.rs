@@ -51,7 +51,7 @@ pub(in super::super) fn reasons(view: &View, now: Timestamp) -> Vec<String> {
     reasons.extend(excluded(view, &daemons));
     reasons.extend(missing(&daemons));
     reasons.extend(unwanted(&daemons));
-    reasons.extend(backing_off(view, now));
+    reasons.extend(backing_off(view));
     reasons.extend(rollout(view, &daemons, &present.hash, now));
     reasons
 }
@@ -146,11 +146,8 @@ fn unwanted(daemons: &Daemons<'_>) -> Option<String> {
 }
 
 /// Nodes whose failed pods are left alone for a while.
-fn backing_off(view: &View, now: Timestamp) -> Vec<String> {
-    let left =
-        |until: &Timestamp| Duration::try_from(until.duration_since(now)).ok().filter(|left| !left.is_zero());
-    let mut waiting: Vec<_> =
-        view.backoffs.iter().filter_map(|(node, until)| Some((node, left(until)?))).collect();
+fn backing_off(view: &View) -> Vec<String> {
+    let mut waiting: Vec<_> = view.backoffs.iter().map(|(node, left)| (node, *left)).collect();
     waiting.sort();
     let told = |(node, left): (&Str, Duration)| {
         format!("The pod on {node} has failed; after a backoff it is replaced in {}.", time(left))

@@ -11,6 +11,7 @@ use super::writes;
 use crate::live_reads::DAEMON_SET_ADOPTION;
 use coxswain_machinery::api::apps::ControllerRevision;
 use coxswain_machinery::api::kinds::{CONTROLLER_REVISIONS, DAEMON_SETS};
+use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::model::owners::{self, Claim, claim};
 use coxswain_machinery::model::plan::{Tolerate, Verb};
 use coxswain_machinery::model::revisions::{self, Counted, NewRevision, REVISION_LABEL, TemplateDocument};
@@ -126,7 +127,7 @@ fn create(
     let revision = NewRevision {
         owner: &daemon_set.metadata,
         kind: &DAEMON_SETS,
-        name: &format!("{}-{hash}", daemon_set.metadata.name),
+        name: &revisions::name_that_fits(&daemon_set.metadata.name, &hash),
         labels: template.labels.with(REVISION_LABEL, &hash),
         document,
         number,
@@ -135,8 +136,9 @@ fn create(
     Ok(hash)
 }
 
-/// Of several revisions of one template the newest stays, with this hash. Pods of all others, old ones too, count as its pods from here
-/// on. One that is being deleted, and held by a finalizer, is a duplicate as long as a pod carries its hash.
+/// The newest of several revisions of one template stays, with this hash. Pods of the others count as its pods from here on. Pods of
+/// earlier templates do not: kube-controller-manager labels them as well, and never rolls them. One that is being deleted, and held
+/// by a finalizer, is a duplicate as long as a pod carries its hash.
 fn deduplicate(
     claims: &Claims<'_>,
     hash: &str,
@@ -156,7 +158,12 @@ fn deduplicate(
     if !others.iter().any(|revision| counts(&revision)) {
         return Vec::new();
     }
-    let pods = claims.kept.iter().filter(|pod| !writes::has_hash(pod, hash));
+    let duplicates: HashSet<String> = others.iter().map(|other| hash_of(other)).collect();
+    let is_of_duplicate = |pod: &Pod| {
+        let held = pod.metadata.labels.get(REVISION_LABEL);
+        held.is_some_and(|held| held != hash && duplicates.contains(held.as_str()))
+    };
+    let pods = claims.kept.iter().filter(|pod| is_of_duplicate(pod));
     let relabel: Vec<Write> = pods
         .map(|pod| {
             relabelled.insert(pod.metadata.uid.clone());

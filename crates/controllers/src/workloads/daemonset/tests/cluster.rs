@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
 
 use apiserver_model::{Caches, Deletion, OnTheWay, Place, Refusal, Served};
 use http::Method;
@@ -23,6 +24,7 @@ use coxswain_machinery::api::kinds::{CONTROLLER_REVISIONS, DAEMON_SETS, NODES, P
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::framework::{Memory as _, Selecting, wake};
 use coxswain_machinery::informer::{Dependents, Lister, Store, downcast};
+use coxswain_machinery::model::clock::SteadyTime;
 use coxswain_machinery::model::revisions::REVISION_LABEL;
 use coxswain_machinery::model::{Failure, Key, Plan};
 
@@ -129,6 +131,7 @@ impl Cluster {
         api.model().create_encoded("user", &DAEMON_SETS, &daemon_set(change).raw).expect("a set");
         let mut cluster =
             Self { api, caches, pods, revisions, room, now: now(), queued, timers: Vec::new(), refuse, cut };
+        cluster.room.failed_pods.stop_clock(SteadyTime::default());
         (0..nodes).for_each(|at| cluster.happen(Event::Join(at)));
         cluster
     }
@@ -300,6 +303,8 @@ impl Cluster {
 
     fn advance(&mut self, by: SignedDuration) {
         self.now += by;
+        let passed = Duration::try_from(self.now.duration_since(now())).unwrap();
+        self.room.failed_pods.stop_clock(SteadyTime::default().plus(passed));
         self.api.model().set_time(self.now);
         let due = self.timers.iter().any(|timer| *timer <= self.now);
         self.timers.retain(|timer| *timer > self.now);

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use jiff::ToSpan as _;
-
 use super::fixtures::{
-    daemon_set, deleting, failed, node, now, old, orphaned, planned, pod, ready, steps, succeeded, surges,
-    taint, unbound, unready, view,
+    daemon_set, deleting, failed, node, now, old, orphaned, planned, pod, ready, refused, steps, succeeded,
+    surges, taint, unbound, unready, view,
 };
 use coxswain_machinery::api::core::Taint;
+use coxswain_machinery::api::kinds::DAEMON_SETS;
 use coxswain_machinery::api::pod::Pod;
+use coxswain_machinery::model::Failure;
 use coxswain_machinery::wire::IntOrString;
 
 #[test]
@@ -100,7 +100,7 @@ fn with_surge_only_a_pod_that_is_alive_holds_its_place() {
     let set = daemon_set(surges);
     let plan = |change: fn(&mut Pod)| {
         let mut view = view(&set, &["a"], &[pod("p", "a", change)]);
-        view.backoffs.insert("a".into(), now() + 5.seconds());
+        view.backoffs.insert("a".into(), Duration::from_secs(5));
         steps(&view)
     };
     assert_eq!(plan(|_| {}), [""; 0]);
@@ -160,18 +160,29 @@ fn with_surge_an_old_and_a_new_pod_share_a_node_while_the_new_one_is_not_availab
 fn failed_pods_are_left_alone_for_their_backoff_and_succeeded_ones_are_not() {
     let set = daemon_set(|_| {});
     let mut view = view(&set, &["a", "b"], &[pod("p", "a", failed), pod("q", "b", succeeded)]);
-    view.backoffs.insert("a".into(), now() + 5.seconds());
-    view.backoffs.insert("b".into(), now() + 5.seconds());
+    view.backoffs.insert("a".into(), Duration::from_secs(5));
+    view.backoffs.insert("b".into(), Duration::from_secs(5));
     assert_eq!(steps(&view), ["emit SucceededDaemonPod", "delete q"]);
     assert_eq!(planned(&view).requeue_after, Some(Duration::from_secs(5)));
     assert_eq!(planned(&view).note.failed, []);
-    view.backoffs.insert("a".into(), now());
+    view.backoffs.clear();
     let plan = planned(&view);
     assert_eq!((plan.note.failed.len(), plan.requeue_after), (1, None));
     let items: Vec<_> =
         plan.writes().filter_map(|write| write.item.map(|at| (&write.key.name, at))).collect();
     assert_eq!(items, [(&"p".into(), 0)]);
     assert_eq!((plan.note.failed[0].generation, &plan.note.failed[0].node), (3, &"a".into()));
+}
+
+#[test]
+fn daemonset_backoff_is_no_longer_when_the_wall_clock_is_set_back() {
+    let mut view = view(&daemon_set(|_| {}), &["a"], &[pod("p", "a", failed)]);
+    view.backoffs.insert("a".into(), Duration::from_secs(5));
+    let earlier = now().checked_sub(jiff::SignedDuration::from_hours(1)).unwrap();
+    for at in [now(), earlier] {
+        let plan = super::super::plan::plan(&view, at);
+        assert_eq!(plan.requeue_after, Some(Duration::from_secs(5)));
+    }
 }
 
 #[test]
@@ -205,6 +216,11 @@ fn pods_are_claimed_before_they_are_counted() {
     let pods = [pod("p", "a", orphaned), pod("q", "b", other)];
     let lines = steps(&view(&set, &["a", "b"], &pods));
     assert_eq!(lines, ["verify agent", "release q", "adopt p", "create on b"]);
+    // Where the check fails, only adoptions wait.
+    let mut checked = view(&set, &["a", "b"], &pods);
+    let adoption = planned(&checked).writes().next().map(|write| refused(write, 404, "NotFound")).unwrap();
+    checked.failures = vec![Failure { verb: "", kind: &DAEMON_SETS, ..adoption }];
+    assert_eq!(super::fixtures::all_steps(&checked), ["release q"]);
 }
 
 #[test]
@@ -223,12 +239,15 @@ fn one_that_selects_everything_gets_a_warning_and_nothing_else() {
 }
 
 #[test]
-fn a_percentage_of_no_nodes_is_no_surge() {
+fn daemonset_surge_in_percent_holds_where_no_node_should_run_a_pod() {
     let set = daemon_set(|set| {
         super::fixtures::rolls(set, IntOrString::Int(0), IntOrString::Str("50%".into()));
     });
-    let pods = [pod("o", "a", old), pod("n", "a", unready)];
-    let mut view = view(&set, &[], &pods);
-    view.nodes = vec![node("a", |node| taint(node, "NoSchedule"))];
-    assert_eq!(steps(&view), ["delete o"], "n is the first by its name");
+    let steps_with = |new: fn(&mut Pod)| {
+        let mut view = view(&set, &[], &[pod("o", "a", old), pod("n", "a", new)]);
+        view.nodes = vec![node("a", |node| taint(node, "NoSchedule"))];
+        steps(&view)
+    };
+    assert_eq!(steps_with(unready), [""; 0], "both stay until the new one is available");
+    assert_eq!(steps_with(|_| {}), ["delete o"]);
 }

@@ -58,7 +58,7 @@ fn rolling_back_makes_no_revision_but_the_old_one_gets_the_highest_number() {
 }
 
 #[test]
-fn of_several_revisions_of_one_template_the_newest_stays_and_all_pods_become_its() {
+fn of_several_revisions_of_one_template_the_newest_stays_and_gets_the_pods_of_the_others() {
     let revisions = vec![
         revision(1, "twin", "agent:2", |_| {}),
         revision(2, "old", "agent:1", |_| {}),
@@ -71,9 +71,21 @@ fn of_several_revisions_of_one_template_the_newest_stays_and_all_pods_become_its
     let view = View { revisions, ..view(&daemon_set(|_| {}), &["a", "b", "c"], &pods) };
     assert_eq!(
         steps(&view),
-        ["label p new", "label r new", "delete agent-twin"],
-        "none of the pods that the pass labels is rolled by it"
+        ["label p new", "delete agent-twin", "delete r"],
+        "the pod of the earlier template is rolled, and none that the pass labels"
     );
+}
+
+#[test]
+fn daemonset_with_a_long_name_gets_a_revision_whose_name_fits() {
+    for length in [200, 242, 250, 253] {
+        let name = "a".repeat(length);
+        let set = daemon_set(|set| set.metadata.name = name.as_str().into());
+        let hash = super::fixtures::document(&template("agent:2")).hash(0);
+        let plan = super::fixtures::planned(&View { revisions: vec![], ..view(&set, &["a"], &[]) });
+        let made = &plan.writes().next().unwrap().key.name;
+        assert_eq!(*made, format!("{}-{hash}", "a".repeat(length.min(252 - hash.len()))));
+    }
 }
 
 /// A finalizer holds the older one.

@@ -62,8 +62,10 @@ fn is_saturated(new: &Member, replicas: i32) -> bool {
         && new.object.status.available_replicas == replicas
 }
 
+/// Returns the number in an annotation. kube-controller-manager reads no number with a sign.
 fn noted(member: &Member, annotation: &str) -> Option<i32> {
-    member.annotation(annotation)?.parse().ok()
+    let digits = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
+    member.annotation(annotation).filter(digits)?.parse().ok()
 }
 
 /// The larger ones come first. Of those of one size, newer ones grow first and older ones shrink first.

@@ -45,6 +45,15 @@ fn revisions_are_numbers_and_not_ages() {
 }
 
 #[test]
+fn deployment_takes_a_revision_that_is_no_number_for_the_oldest() {
+    let mut sets = history(|_| {});
+    sets[2] = replica_set(3, 0, |set| {
+        set.metadata.annotations = annotations(3, 10, 13).with("deployment.kubernetes.io/revision", "x");
+    });
+    assert_eq!(steps(&plan_of(&limited(Some(3), true), &sets)), ["delete web-3 uid-3 300"]);
+}
+
+#[test]
 fn what_has_pods_or_may_have_stays() {
     for change in [
         (|set: &mut ReplicaSet| set.status.replicas = 1) as fn(&mut ReplicaSet),

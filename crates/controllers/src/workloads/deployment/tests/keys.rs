@@ -171,7 +171,7 @@ fn recreating() -> Arc<Deployment> {
 }
 
 #[test]
-fn only_a_pod_that_is_gone_concerns_only_a_deployment_that_recreates() {
+fn a_pod_that_has_ended_or_is_gone_concerns_only_a_deployment_that_recreates() {
     let set = replica_set(1, 1, |_| {});
     let pod = pod(&set, "Running");
     for (deployment, expected) in [(recreating(), vec!["default/web"]), (named("web"), vec![])] {
@@ -180,7 +180,12 @@ fn only_a_pod_that_is_gone_concerns_only_a_deployment_that_recreates() {
         stores.heard();
         put(&stores.pods, &pod);
         assert_eq!(stores.heard(), [""; 0]);
-        take(&stores.pods, &pod);
+        let ended = self::pod(&set, "Succeeded");
+        put(&stores.pods, &ended);
+        assert_eq!(stores.heard(), expected);
+        put(&stores.pods, &ended);
+        assert_eq!(stores.heard(), [""; 0]);
+        take(&stores.pods, &ended);
         assert_eq!(stores.heard(), expected);
     }
 }

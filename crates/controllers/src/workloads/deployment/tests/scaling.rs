@@ -70,6 +70,38 @@ fn in_mid_roll_out_the_change_is_shared_out() {
 }
 
 #[test]
+fn deployment_ignores_sizes_in_annotations_that_have_a_sign() {
+    let desired = "deployment.kubernetes.io/desired-replicas";
+    let noted = |text: &str| {
+        let set = replica_set(1, 10, |set| {
+            set.metadata.annotations = set.metadata.annotations.with(desired, text);
+        });
+        steps(&plan_of(&at(2, 10), &[set]))
+    };
+    for text in ["-1", "+3", "", "3x", "99999999999"] {
+        assert!(noted(text)[0].starts_with("create "), "{text:?}: {:?}", noted(text));
+    }
+    assert!(noted("3")[0].starts_with("update web-1 "), "{:?}", noted("3"));
+    // The share is computed from the status.
+    let most = "deployment.kubernetes.io/max-replicas";
+    let unreadable = replica_set(1, 8, |set| {
+        set.metadata.annotations = set.metadata.annotations.with(most, "-5");
+    });
+    let scaled = deployment(|deployment| {
+        deployment.spec.replicas = Some(20);
+        deployment.spec.template = template("nginx:2");
+        deployment.status.replicas = 13;
+    });
+    assert_eq!(
+        sizes(&plan_of(&scaled, &[unreadable, replica_set(2, 5, |_| {})])),
+        [
+            "update web-1 size=15 desired-replicas=20 max-replicas=25 revision=1",
+            "update web-2 size=10 desired-replicas=20 max-replicas=25 revision=2",
+        ]
+    );
+}
+
+#[test]
 fn of_one_size_newer_ones_grow_first_and_older_ones_shrink_first() {
     let sets = [replica_set(1, 5, |_| {}), replica_set(2, 5, |_| {})];
     assert!(sizes(&plan_of(&at(2, 11), &sets))[0].starts_with("update web-2 "));

@@ -48,10 +48,10 @@ fn overlap(view: &View, pod: &Pod) -> EventSpec {
     on_pod(pod, "MultiplePodDisruptionBudgets", message)
 }
 
-/// As the original has it, with the namespace in the place of the name.
+/// Names the budget. kube-controller-manager writes the namespace in the place of the name.
 fn not_deleted(view: &View, pod: &Pod) -> EventSpec {
-    let namespace = &view.budget.metadata.namespace;
-    let message = format!("Pod was expected by PDB {namespace}/{namespace} to be deleted but it wasn't");
+    let (namespace, name) = (&view.budget.metadata.namespace, &view.budget.metadata.name);
+    let message = format!("Pod was expected by PDB {namespace}/{name} to be deleted but it wasn't");
     on_pod(pod, "NotDeleted", message)
 }
 

@@ -106,7 +106,7 @@ fn who_is_about_to_be_evicted_is_not_healthy_for_two_minutes() {
     assert_eq!(bench(0).plan().requeue_after, Some(Duration::from_mins(2)));
     assert_eq!(bench(119).plan().requeue_after, Some(Duration::from_secs(1)));
     let late = [
-        "Warning NotDeleted a: Pod was expected by PDB default/default to be deleted but it wasn't",
+        "Warning NotDeleted a: Pod was expected by PDB default/web to be deleted but it wasn't",
         "status 2 4/2/4 @3 True SufficientPods",
     ];
     assert_eq!(bench(120).lines(), late);

@@ -138,7 +138,8 @@ fn of_container(metric: &MetricSpec, found: &Found, present: &Present<'_>) -> Pr
         resource(&source.name, container, &source.target, found, present).map_err(failed)?;
     let name = match asked.utilization {
         Some(_) => format!("{} container resource utilization (percentage of request)", source.name),
-        None => format!("{} container resource", source.name),
+        // kube-controller-manager gives the metric the name of the resource alone.
+        None => format!("{} resource", source.name),
     };
     let status = ContainerResourceMetricStatus {
         name: source.name.clone(),
@@ -232,7 +233,8 @@ fn of_object(
         Found::Object(Ok(usage)) => Ok(*usage),
         Found::Object(Err(error)) => {
             let told = error.told("custom");
-            let of = format!("{} on {namespace} {}/{told}", object.kind, object.name);
+            // kube-controller-manager writes "KIND on NAMESPACE NAME/ERROR".
+            let of = format!("{} {namespace}/{}: {told}", object.kind, object.name);
             Err(failed(tried, format!("unable to get metric {}: {of}", metric.name)))
         }
         _ => Err(failed(tried, "it was not asked for".to_owned())),

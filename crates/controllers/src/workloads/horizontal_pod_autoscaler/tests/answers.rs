@@ -65,11 +65,20 @@ fn custom_metrics_are_read_in_both_versions() {
 }
 
 #[test]
+fn hpa_answer_without_a_kind_is_read() {
+    let items = json!([{ "describedObject": { "name": "a" }, "value": "3" }]);
+    for list in [json!({ "items": items }), json!({ "kind": "", "items": items })] {
+        assert_eq!(pods(&list).unwrap()["a"].value, 3000, "{list}");
+        assert_eq!(object(&list), Ok(3000), "{list}");
+    }
+}
+
+#[test]
 fn what_is_not_understood_is_said_in_few_words() {
     for (answer, told) in [
         (json!(null), "the answer is no PodMetricsList"),
         (json!([1, 2]), "the answer is no PodMetricsList"),
-        (json!({}), "the answer is no PodMetricsList: its kind is \"\""),
+        (json!({}), "empty"),
         (json!({ "kind": "Secret", "items": [] }), "the answer is no PodMetricsList: its kind is \"Secret\""),
         (json!({ "kind": "PodMetricsList", "items": {} }), "the answer is no PodMetricsList"),
         (json!({ "kind": "PodMetricsList", "items": null }), "empty"),

@@ -414,7 +414,7 @@ pub(super) fn look_at_another(bench: &Bench, name: &str, selector: &str) {
     bench.remembering.ended(&key, ReconcileEnd { outcome: &outcome, actions: &[], took: Duration::ZERO });
 }
 
-fn failure(write: &Write, code: u16, reason: &str) -> Failure {
+pub(super) fn failure(write: &Write, code: u16, reason: &str) -> Failure {
     Failure {
         what: write.to_string(),
         verb: "update",

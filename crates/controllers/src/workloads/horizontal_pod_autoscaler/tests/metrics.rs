@@ -153,13 +153,13 @@ fn what_fails_is_told_for_each_type() {
         (
             object(target(None, Some("1"))),
             "FailedGetObjectMetric",
-            format!("unable to get metric hits: Service on default it/{}", fetch("custom", "no such metric")),
+            format!("unable to get metric hits: Service default/it: {}", fetch("custom", "no such metric")),
             "failed to get object metric value: ",
         ),
         (
             object(target(Some("1"), None)),
             "FailedGetObjectMetric",
-            format!("unable to get metric hits: Service on default it/{}", fetch("custom", "no such metric")),
+            format!("unable to get metric hits: Service default/it: {}", fetch("custom", "no such metric")),
             "failed to get object metric value: failed to get hits object metric: ",
         ),
         (
@@ -173,7 +173,7 @@ fn what_fails_is_told_for_each_type() {
             of_object("Thing", "things.io/v1", target(None, Some("1"))),
             "FailedGetObjectMetric",
             format!(
-                "unable to get metric hits: Thing on default it/{}",
+                "unable to get metric hits: Thing default/it: {}",
                 fetch(
                     "custom",
                     "unable to map kind Thing.things.io to resource: no matches for kind \"Thing\" in group \"things.io\""
@@ -276,5 +276,27 @@ fn the_resource_of_one_container_counts_alone() {
         bench
             .condition("ScalingActive")
             .ends_with("from memory container resource utilization (percentage of request)")
+    );
+}
+
+#[test]
+fn hpa_container_resource_with_average_value_has_the_name_of_the_resource() {
+    let source = ContainerResourceMetricSource {
+        name: "cpu".into(),
+        target: target(Some("10m"), None),
+        container: "c".into(),
+    };
+    let metric = MetricSpec {
+        r#type: "ContainerResource".into(),
+        container_resource: Some(Box::new(source)),
+        ..MetricSpec::default()
+    };
+    let usage = super::fixtures::usage(&[("a", "20m"), ("b", "20m")]);
+    let mut bench = bench(metric, "/apis/metrics", usage);
+    let lines = bench.reconcile();
+    assert_eq!(lines[1], "Normal SuccessfulRescale: New size: 4; reason: cpu resource above target");
+    assert_eq!(
+        bench.condition("ScalingActive"),
+        "True ValidMetricFound: the HPA was able to successfully calculate a replica count from cpu resource"
     );
 }

@@ -144,6 +144,40 @@ fn zero_is_left_by_metrics_where_the_gate_is_on_and_the_controller_brought_it_th
 }
 
 #[test]
+fn hpa_names_the_last_of_the_metrics_that_ask_for_zero() {
+    let two = |held: &mut coxswain_machinery::api::autoscaling::HorizontalPodAutoscaler| {
+        let mut other = super::metrics::external(Some("10"), None);
+        other.external.as_mut().unwrap().metric.name = "other".into();
+        held.spec.min_replicas = Some(0);
+        held.spec.metrics = vec![super::metrics::external(Some("10"), None), other];
+    };
+    for (value, named) in [("0", "other"), ("-50", "other"), ("10", "queue")] {
+        let mut bench = Bench::of(&autoscaler(two), &["a"]);
+        bench.settings.scale_to_zero = true;
+        bench.answer("/apis/external", Ok(super::metrics::series(&[value])));
+        bench.reconcile();
+        let condition = bench.condition("ScalingActive");
+        assert!(condition.ends_with(&format!("from external metric {named}(nil)")), "{value}: {condition}");
+    }
+}
+
+#[test]
+fn hpa_takes_a_negative_proposal_for_zero_before_limits_apply() {
+    let external = |held: &mut coxswain_machinery::api::autoscaling::HorizontalPodAutoscaler| {
+        held.spec.min_replicas = Some(0);
+        held.spec.metrics = vec![super::metrics::external(Some("10"), None)];
+    };
+    let mut bench = Bench::of(&autoscaler(external), &["a"]);
+    bench.settings.scale_to_zero = true;
+    bench.settings.downscale_stabilization = std::time::Duration::from_secs(10);
+    bench.answer("/apis/external", Ok(super::metrics::series(&["-50"])));
+    bench.reconcile();
+    assert_eq!(bench.later(15).reconcile()[0], "scale 0");
+    let condition = bench.condition("ScalingLimited");
+    assert!(condition.starts_with("False DesiredWithinRange"), "{condition}");
+}
+
+#[test]
 fn an_explanation_tells_metric_by_metric_how_a_number_came_about() {
     let mut bench = Bench::of(&autoscaler(|_| {}), &["a", "b"]);
     bench.all_use("100m");

@@ -52,7 +52,9 @@ impl<'a> Tracking<'a, '_> {
         let (mut releases, mut actions) = (Vec::new(), Vec::new());
         let mut is_complete = true;
         let mut new_indexes = 0;
-        for member in self.leaving() {
+        let leaving = self.leaving();
+        let mut rest = leaving.iter();
+        for &member in rest.by_ref() {
             releases.push(member.pod);
             if counts(member, self.indexes) {
                 if member.has_succeeded && member.listed != Some(List::Failed) {
@@ -76,6 +78,17 @@ impl<'a> Tracking<'a, '_> {
             if lists.succeeded.len() + lists.failed.len() + new_indexes >= MOST_UNCOUNTED {
                 is_complete = false;
                 break;
+            }
+        }
+        // The status has all indexes at once; only finalizers are removed 500 at a time.
+        if let Some(completed) = &mut completed {
+            for member in rest.copied().filter(|member| counts(member, self.indexes)) {
+                if member.has_succeeded
+                    && member.listed != Some(List::Failed)
+                    && let Some(index) = member.index
+                {
+                    completed.insert(index);
+                }
             }
         }
         if let (Some(indexes), Some(completed)) = (self.indexes, completed) {

@@ -21,6 +21,7 @@ const DELETE_FINALIZERS: &str = "$deleteFromPrimitiveList/finalizers";
 pub(super) fn claims(view: &View, members: &Members<'_>) -> Vec<Step> {
     let mut steps = Vec::new();
     let owner = &view.job.metadata;
+    // The check comes first, because its failure ends the plan; the releases follow in the plan for that failure.
     if !members.adopted.is_empty() {
         let expect = Expect::Alive(owner.uid.clone());
         steps.push(Step::Verify(Verify { read: &JOB_ADOPTION, kind: &JOBS, key: Key::of(owner), expect }));
@@ -32,6 +33,12 @@ pub(super) fn claims(view: &View, members: &Members<'_>) -> Vec<Step> {
         steps.push(Step::Each(claims));
     }
     steps
+}
+
+/// Returns the releases without the check and the adoptions.
+pub(super) fn releases(view: &View, members: &Members<'_>) -> Option<Step> {
+    let released: Vec<_> = members.released.iter().map(|pod| release(&view.job.metadata, pod)).collect();
+    (!released.is_empty()).then_some(Step::Each(released))
 }
 
 /// The owner reference comes with the finalizer.
@@ -61,11 +68,11 @@ pub(in super::super) fn untrack(pod: &Pod) -> Write {
     untracking(pod, json!({ "uid": pod.metadata.uid }))
 }
 
-/// The same while the pod is as it was seen: it may have succeeded since, which must be counted first. The news of that plans anew.
+/// The same while the pod is as it was seen: it may have succeeded since, which must be counted first. A conflict is a failure, so
+/// that the status does not count the pod as deleted.
 fn untrack_as_seen(pod: &Pod) -> Write {
     let metadata = &pod.metadata;
-    let write = untracking(pod, json!({ "uid": metadata.uid, "resourceVersion": metadata.resource_version }));
-    Write { tolerate: Tolerate { conflict: true, ..write.tolerate }, ..write }
+    untracking(pod, json!({ "uid": metadata.uid, "resourceVersion": metadata.resource_version }))
 }
 
 fn untracking(pod: &Pod, mut metadata: Value) -> Write {

@@ -66,6 +66,13 @@ fn what_waits_to_be_counted_counts_for_the_limit() {
 }
 
 #[test]
+fn job_deadline_is_a_deadline_of_the_plan_until_the_job_ends() {
+    let with = |seconds| planned(&view(&job(|job| job.spec.active_deadline_seconds = seconds), &[])).deadline;
+    assert_eq!(with(Some(150)), Some(Duration::from_secs(50)));
+    assert_eq!((with(Some(100)), with(None)), (None, None));
+}
+
+#[test]
 fn the_deadline_counts_from_the_start_and_not_while_suspended() {
     let with = |change: fn(&mut Job)| {
         job(|job| {
@@ -290,6 +297,14 @@ fn the_first_rule_that_matches_a_failed_pod_says_what_it_means() {
     let told = steps_of(&job, &[disrupted]);
     assert_eq!(only(told.clone(), "untrack"), ["untrack a"]);
     assert_eq!(only(told, "status"), ["status 2/0/0 0+0"]);
+}
+
+#[test]
+fn job_that_fails_for_a_reason_of_another_component_has_an_event_with_a_fixed_reason() {
+    let target = job(|job| job.status.conditions = vec![condition("FailureTarget", "True", "MyReason")]);
+    let told = steps_of(&target, &[]);
+    assert_eq!(only(told.clone(), "emit"), ["emit Failed"]);
+    assert!(told.iter().any(|line| line.contains(" Failed(MyReason)")), "{told:?}");
 }
 
 #[test]

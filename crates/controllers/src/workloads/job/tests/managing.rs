@@ -4,14 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::backoff::Record;
-use super::super::view::View;
+use super::super::view::{View, Written};
 use super::fixtures::{
-    ago, annotate, deleting, exited, failed, failed_before, indexed, job, only, planned, pod, pod_of, steps,
-    steps_of, succeeded, unready, view,
+    after, ago, annotate, deleting, exited, failed, failed_before, indexed, job, only, planned, pod, pod_of,
+    refused, steps, steps_of, succeeded, unready, view,
 };
 use coxswain_machinery::api::batch::{Job, PodFailurePolicy, PodFailurePolicyRule};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::model::plan::Verb;
+use coxswain_machinery::model::{Failure, Write};
+use coxswain_machinery::wire::Uid;
 
 fn creates(job: &Arc<Job>, pods: &[Arc<Pod>]) -> usize {
     only(steps_of(job, pods), "create").len()
@@ -150,7 +152,25 @@ fn who_is_one_too_many_is_let_go_only_as_it_was_seen() {
         )
         .collect();
     let [(write, patch)] = patches[..] else { panic!("{patches:?}") };
-    assert_eq!((&patch["metadata"]["resourceVersion"], write.tolerate.conflict), (&"41".into(), true));
+    assert_eq!((&patch["metadata"]["resourceVersion"], write.tolerate.conflict), (&"41".into(), false));
+}
+
+#[test]
+fn job_status_counts_a_pod_as_active_whose_deletion_met_a_conflict() {
+    let view = view(&job(|job| job.spec.suspend = true), &[pod("a", |_| {}), pod("b", |_| {})]);
+    let plan = planned(&view);
+    let is_of_b = |write: &&Write| write.key.name == "b" && matches!(write.verb, Verb::Patch(_));
+    let conflict = Failure {
+        code: 409,
+        reason: "Conflict".into(),
+        ..refused(plan.writes().find(is_of_b).expect("the patch that untracks it"))
+    };
+    let uids = || std::iter::once(Uid::from("a-uid")).collect();
+    let written = Written { deleted: uids(), released: uids(), failures: vec![conflict], created: 0 };
+    assert_eq!(
+        steps(&after(&view, written)),
+        ["emit Suspended", "status 1/1/1 0+0 Suspended(JobSuspended) unstarted"]
+    );
 }
 
 #[test]

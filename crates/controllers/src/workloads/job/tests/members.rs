@@ -8,10 +8,12 @@ use super::fixtures::{
     unready, view,
 };
 use coxswain_machinery::api::batch::JobStatus;
+use coxswain_machinery::api::kinds::JOBS;
 use coxswain_machinery::api::meta::LabelSelector;
 use coxswain_machinery::api::pod::{ContainerState, ContainerStateTerminated, ContainerStatus, Pod};
 use coxswain_machinery::api::shape::PodShape;
 use coxswain_machinery::model::plan::Verb;
+use coxswain_machinery::model::{Failure, Key};
 
 #[test]
 fn adoption_brings_the_finalizer_and_release_takes_it() {
@@ -52,6 +54,17 @@ fn a_claim_that_failed_ends_the_plan() {
     let adoption = plan.writes().find(|write| matches!(write.verb, Verb::Patch(_))).unwrap();
     let written = Written { failures: vec![refused(adoption)], ..Written::default() };
     assert_eq!(steps(&after(&view, written)), [""; 0]);
+}
+
+#[test]
+fn job_releases_pods_although_the_check_before_adoptions_fails() {
+    let other = pod("other", |pod| pod.metadata.labels = super::fixtures::labels(&[("app", "other")]));
+    let view = view(&job(|_| {}), &[pod("bare", orphaned), other]);
+    let plan = planned(&view);
+    let adoption = plan.writes().find(|write| matches!(write.verb, Verb::Patch(_))).unwrap();
+    let check = Failure { verb: "", kind: &JOBS, key: Key::new("default", "work"), ..refused(adoption) };
+    let written = Written { failures: vec![check], ..Written::default() };
+    assert_eq!(steps(&after(&view, written)), ["release other"]);
 }
 
 fn ended_at(name: &str, at: i64) -> ContainerStatus {

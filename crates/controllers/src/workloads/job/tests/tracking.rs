@@ -7,6 +7,7 @@ use super::fixtures::{
     after, ago, condition, deleting, failed, failed_before, indexed, job, only, planned, pod, pod_of,
     refused, steps, steps_of, succeeded, uncounted, untracked, view,
 };
+use coxswain_machinery::api::batch::Job;
 use coxswain_machinery::api::kinds::PODS;
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::model::Write;
@@ -90,6 +91,35 @@ fn no_more_than_500_are_told_at_once() {
     let told = steps_of(&job, &pods);
     assert_eq!(only(told.clone(), "untrack").len(), 500);
     assert_eq!(only(told, "again"), ["again 0/0/0 500+0 SuccessCriteriaMet(CompletionsReached)"]);
+}
+
+#[test]
+fn job_tells_all_indexes_at_once_and_takes_500_finalizers_off() {
+    let wide = |change: fn(&mut Job)| {
+        indexed(|job| {
+            job.spec.parallelism = Some(1200);
+            job.spec.completions = Some(1200);
+            change(job);
+        })
+    };
+    let pods: Vec<_> = (0..1200).map(|at| pod_of(at, &format!("p{at:04}"), succeeded)).collect();
+    let told = steps_of(&wide(|_| {}), &pods);
+    let status = "status 0/0/0 1200+0 done:0-1199 SuccessCriteriaMet(CompletionsReached)";
+    assert_eq!(only(told.clone(), "status"), [status]);
+    assert_eq!(only(told.clone(), "untrack").len(), 500);
+    assert_eq!(only(told, "again"), [""; 0]);
+    let rest = steps_of(
+        &wide(|job| {
+            job.status.completed_indexes = "0-1199".into();
+            job.status.succeeded = 1200;
+            job.status.conditions = vec![condition("SuccessCriteriaMet", "True", "CompletionsReached")];
+        }),
+        &pods[500..],
+    );
+    assert_eq!(only(rest.clone(), "untrack").len(), 700);
+    let is_complete =
+        |line: &String| line.contains(" Complete(CompletionsReached)") && line.ends_with(" ended");
+    assert!(rest.iter().any(is_complete), "{:?}", rest.last());
 }
 
 #[test]

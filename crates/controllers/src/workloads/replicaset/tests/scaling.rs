@@ -308,6 +308,17 @@ fn a_failed_claim_leaves_everything_to_the_retry() {
 }
 
 #[test]
+fn replicaset_releases_pods_although_the_check_before_adoptions_fails() {
+    let relabelled = |pod: &mut Pod| pod.metadata.labels = labels(&[("app", "api")]);
+    let bench = Bench::of(&replica_set(|_| {}), &[pod("a", orphaned), pod("b", relabelled)]);
+    let mut check = refused(writes(&bench.plan())[0], "gone");
+    (check.verb, check.kind) = ("", &coxswain_machinery::api::kinds::REPLICA_SETS);
+    let again = bench.plan_after(&[check]);
+    let released: Vec<&str> = writes(&again).iter().map(|write| write.key.name.as_str()).collect();
+    assert_eq!(released, ["b"]);
+}
+
+#[test]
 fn how_old_the_chosen_are_is_told_in_whole_multiples() {
     let set = replica_set(|set| set.spec.replicas = Some(2));
     let aged = |name: &str, age: i64, cost: Option<&str>| {

@@ -6,8 +6,9 @@ use super::super::revisions::Present;
 use super::super::view::View;
 use super::members::Members;
 use super::ordinals::pod_name;
-use super::sync::Sync;
-use super::{event, finish, joined, not_created};
+use super::pods::is_pending;
+use super::sync::{Sync, not_updated};
+use super::{cut_history, event, finish, joined, not_created};
 use coxswain_machinery::api::kinds::{CONTROLLER_REVISIONS, PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS};
 use coxswain_machinery::model::plan::EventSpec;
 use coxswain_machinery::model::{Failure, Plan, Step};
@@ -21,7 +22,19 @@ pub(super) fn record(view: &View, members: &Members<'_>, now: Timestamp) -> Plan
             || failure.kind == &STATEFUL_SETS && failure.subresource.is_empty()
             || failure.kind == &PODS && failure.verb == "patch" && members.change()
     };
+    if view.failures.iter().any(|failure| failure.is_check_of(&STATEFUL_SETS)) {
+        // Only adoptions need a live StatefulSet.
+        plan.steps.extend(members.releases(view));
+        return plan;
+    }
     if view.failures.iter().any(is_before_sync) || matches!(view.present, Present::Missing(_)) {
+        let of_present = |failure: &Failure| {
+            failure.kind == &CONTROLLER_REVISIONS && matches!(failure.verb, "create" | "patch")
+        };
+        if view.failures.iter().all(of_present) && !members.change() {
+            // A quota of revisions may refuse the new one until the history is shorter.
+            cut_history(view, &members.kept, &mut plan);
+        }
         return plan;
     }
     plan.steps.extend(events(view, members).into_iter().map(Step::Emit));
@@ -82,8 +95,15 @@ fn events(view: &View, members: &Members<'_>) -> Vec<EventSpec> {
         claimless[place].1.push(error);
     }
     let there: HashSet<&str> = names_of(members);
-    for (pod, errors) in claimless.into_iter().filter(|(pod, _)| !there.contains(pod.as_str())) {
-        events.push(not_created(view, &pod, &joined(errors)));
+    let pending = members.kept.iter().filter(|pod| is_pending(pod));
+    let pending: HashSet<&str> = pending.map(|pod| pod.metadata.name.as_str()).collect();
+    for (pod, errors) in claimless {
+        if !there.contains(pod.as_str()) {
+            events.push(not_created(view, &pod, &joined(errors)));
+        } else if !pending.contains(pod.as_str()) {
+            // A repair, which is an update of the pod.
+            events.push(not_updated(view, &pod, &joined(errors)));
+        }
     }
     for failure in refused_pods(view) {
         events.push(not_created(view, &failure.key.name, &failure.message));

@@ -74,7 +74,23 @@ impl<'a> Members<'a> {
         told
     }
 
-    /// The adoptions, those of revisions first, and the releases.
+    /// The releases. A pod that is gone, or whose name another pod bears by now, needs none.
+    fn release_writes(&self, view: &View) -> impl Iterator<Item = Write> {
+        let owner = &view.set.metadata;
+        self.released.iter().map(move |pod| Write {
+            tolerate: Tolerate { absent: true, invalid: true, ..Tolerate::default() },
+            ..patch(pod, owners::release(owner, &pod.metadata))
+        })
+    }
+
+    /// Returns the releases without the check and the adoptions.
+    pub(super) fn releases(&self, view: &View) -> Option<Step> {
+        let released: Vec<Write> = self.release_writes(view).collect();
+        (!released.is_empty()).then_some(Step::Each(released))
+    }
+
+    /// The adoptions, those of revisions first, and the releases. The check precedes them, because its failure ends the plan; the releases
+    /// follow in the plan for that failure.
     pub(super) fn steps(&self, view: &View) -> Vec<Step> {
         let owner = &view.set.metadata;
         let mut steps = revisions::adoption(
@@ -92,17 +108,12 @@ impl<'a> Members<'a> {
                 expect,
             }));
         }
-        // A pod that is gone, or whose name another pod bears by now, needs no release.
-        let released = self.released.iter().map(|pod| Write {
-            tolerate: Tolerate { absent: true, invalid: true, ..Tolerate::default() },
-            ..patch(pod, owners::release(owner, &pod.metadata))
-        });
         let adoption = |pod: &&Pod| patch(pod, owners::adoption(owner, &STATEFUL_SETS, &pod.metadata));
         let adopted = self
             .adopted
             .iter()
             .map(|pod| Write { tolerate: Tolerate { absent: true, ..Tolerate::default() }, ..adoption(pod) });
-        let claims: Vec<Write> = released.chain(adopted).collect();
+        let claims: Vec<Write> = self.release_writes(view).chain(adopted).collect();
         if !claims.is_empty() {
             steps.push(Step::Each(claims));
         }

@@ -436,7 +436,8 @@ impl<'a> Sync<'a> {
         for write in updates {
             let claim = &write.key.name;
             let error = format!("could not update claim {claim} for delete policy ownerRefs: {{error}}");
-            let on_failure = Some(not_updated(self.view, holder.name, &error));
+            // A claim of a surplus pod has no such event, as with kube-controller-manager.
+            let on_failure = (!holder.is_surplus).then(|| not_updated(self.view, holder.name, &error));
             steps.push(Step::Write(Write { on_failure, ..write }));
         }
         Ok(steps)
@@ -510,12 +511,14 @@ fn delete(view: &View, pod: &Pod) -> Write {
     Write {
         tolerate: Tolerate { absent: true, ..Tolerate::default() },
         on_success: Some(event(view, false, "SuccessfulDelete", deleted)),
+        // kube-controller-manager emits the event for a pod that is gone as well.
+        tells_absence: true,
         on_failure: Some(event(view, true, "FailedDelete", failed)),
         ..Write::new(&PODS, Key::of(&pod.metadata), Verb::delete(pod.metadata.uid.clone()))
     }
 }
 
-fn not_updated(view: &View, pod: &str, error: &str) -> EventSpec {
+pub(super) fn not_updated(view: &View, pod: &str, error: &str) -> EventSpec {
     let set = &view.set.metadata.name;
     event(view, true, "FailedUpdate", format!("Update Pod {pod} in StatefulSet {set} failed error: {error}"))
 }

@@ -296,6 +296,37 @@ fn a_refused_claim_is_told_of_claim_and_pod() {
 }
 
 #[test]
+fn statefulset_repair_that_cannot_create_a_claim_reports_a_failed_update_of_the_pod() {
+    let foreign: fn(&mut Pod) = |pod| pod.claims = std::iter::empty().collect();
+    let bench = Bench::of(&claiming(1, "Retain", "Retain"), &[pod(0, "web:1", foreign)]);
+    assert_eq!(bench.acts(), ["create data-web-0", "patch web-0"]);
+    let failure = refused(&PERSISTENT_VOLUME_CLAIMS, "create", "data-web-0", "no");
+    let told = lines(&super::plan::plan(&bench.view(&[failure]), now()).0);
+    assert_eq!(
+        told[..2],
+        [
+            "FailedCreate: Create Claim data-web-0 for Pod web-0 in StatefulSet web failed error: no",
+            "FailedUpdate: Update Pod web-0 in StatefulSet web failed error: failed to create PVC data-web-0: no",
+        ]
+    );
+}
+
+#[test]
+fn statefulset_claim_of_a_surplus_pod_has_no_event_for_a_refused_update() {
+    let pods = [pod(0, "web:1", OK), pod(1, "web:1", OK)];
+    let bench = Bench::of(&claiming(1, "Retain", "Delete"), &pods)
+        .with_claims(&[owned("data-web-0", &[of_pod(0)]), owned("data-web-1", &[])]);
+    let plan = bench.plan();
+    let tells = |name: &str| {
+        let write = plan.writes().find(|write| write.key.name == *name).unwrap();
+        write.on_failure.is_some()
+    };
+    assert!(tells("data-web-0") && !tells("data-web-1"), "{:?}", lines(&plan));
+    let delete = plan.writes().find(|write| write.verb.name() == "delete").unwrap();
+    assert!(delete.tells_absence, "a pod that is gone counts as deleted");
+}
+
+#[test]
 fn who_a_pod_is_gets_repaired() {
     let nameless: fn(&mut Pod) = |pod| {
         pod.metadata.labels = pod.metadata.labels.without("statefulset.kubernetes.io/pod-name");

@@ -91,6 +91,59 @@ fn a_name_that_is_taken_is_as_good_as_made_if_the_bytes_are_the_same() {
 }
 
 #[test]
+fn statefulset_tries_names_of_revisions_until_one_is_free_and_reads_each_once() {
+    let bench = bench("web:2");
+    let name = |collisions: i32| Key::new("default", format!("web-{}", document("web:2").hash(collisions)));
+    let met = |count: i32| {
+        (0..count).fold(Reads::default(), |reads, collisions| {
+            reads.after(Effect {
+                kind: &CONTROLLER_REVISIONS,
+                key: name(collisions),
+                subresource: "",
+                change: WriteEffect::Nothing,
+                answer: None,
+            })
+        })
+    };
+    let needs = view::observe(&bench.room(), &Key::new("default", "web"), &[], &met(7)).unwrap();
+    assert!(
+        matches!(needs, Observation::Needs(reads) if reads == [Read::Object(&CONTROLLER_REVISIONS, name(6))])
+    );
+    let other: AnyObject = revision("web:3", 7);
+    let view = bench.view_after(&[], met(7).with_object(&CONTROLLER_REVISIONS, name(6), Ok(Some(other))));
+    let plan = plan::plan(&view, now()).0;
+    assert_eq!(plan.writes().next().unwrap().key, name(7));
+    assert!(plan.look_again && plan.has_more, "the search has no end after a few names");
+}
+
+#[test]
+fn statefulset_history_is_cut_although_the_new_revision_is_refused() {
+    let set = set(|set| {
+        set.spec.template = template("web:3");
+        set.spec.replicas = Some(1);
+        set.spec.revision_history_limit = Some(0);
+        says(set, "web:2", "web:2");
+    });
+    let bench = Bench::of(&set, &[pod(0, "web:2", OK)]).with_revision("web:2", 2);
+    let created = bench.plan().writes().next().unwrap().key.name.clone();
+    let failure = refused(&CONTROLLER_REVISIONS, "create", &created, "exceeded quota");
+    let after = lines(&plan::plan(&bench.view(&[failure]), now()).0);
+    assert_eq!(after, [format!("delete {} web:1-uid", revision_name("web:1"))]);
+}
+
+#[test]
+fn statefulset_releases_pods_although_the_check_before_adoptions_fails() {
+    let bench = bench("web:1");
+    bench.pods.upsert(&(pod(0, "web:1", orphaned) as AnyObject));
+    let relabelled: fn(&mut Pod) = |pod| pod.metadata.labels = labels(&[("app", "api")]);
+    bench.pods.upsert(&(pod(1, "web:1", relabelled) as AnyObject));
+    let failure = refused(&STATEFUL_SETS, "", "web", "gone");
+    let plan = plan::plan(&bench.view(&[failure]), now()).0;
+    let names: Vec<&str> = plan.writes().map(|write| write.key.name.as_str()).collect();
+    assert_eq!(names, ["web-1"]);
+}
+
+#[test]
 fn a_revision_that_means_the_same_rolls_nothing_and_is_read_once() {
     let mut bench = bench("web:1");
     let older = br#"{"spec":{"template":{"$patch":"replace","metadata":{"creationTimestamp":null,"labels":{"app":"web"}},
