@@ -1,6 +1,7 @@
 //! From JSON to protobuf.
 
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use base64::Engine as _;
@@ -16,8 +17,32 @@ use crate::wire::envelope::{HeadMeta, RawExtension, WatchEvent};
 use crate::wire::splice::{put_bytes, put_varint, put_varint_field};
 use crate::wire::{MalformedTime, WallTime, field, wrap_envelope};
 
-/// The members of an object, their values as they came.
-pub(super) type Members<'a> = BTreeMap<String, &'a RawValue>;
+/// The members of an object, their values as they came. Of members of one name the last counts.
+#[derive(Default)]
+pub(super) struct Members<'a> {
+    held: BTreeMap<String, &'a RawValue>,
+    /// Names that occur more than once.
+    repeated: BTreeSet<String>,
+}
+
+impl<'a> Members<'a> {
+    pub(super) fn get(&self, name: &str) -> Option<&'a RawValue> {
+        self.held.get(name).copied().filter(|value| !is_null(value))
+    }
+
+    pub(super) fn contains(&self, name: &str) -> bool {
+        self.held.contains_key(name)
+    }
+}
+
+/// What becomes of a message in which a member that is read occurs twice. Go merges both.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Repeated {
+    /// It is refused: an API server that knows the kind writes no such object.
+    Refused,
+    /// The last one counts: the server may be anybody's, and the object must be seen.
+    LastCounts,
+}
 
 /// An event of a watch, as a line of JSON.
 #[derive(Deserialize)]
@@ -33,7 +58,7 @@ struct Event<'a> {
 /// It is of no kind that is known, or a member is not of its type; items of a list that are so are made into objects that
 /// cannot be decoded.
 pub fn object_from_json(json: &[u8]) -> Result<Vec<u8>, JsonError> {
-    object(serde_json::from_str(&lossy_json(json))?, |message, value| encode(message, unique_members(value)?))
+    object(serde_json::from_str(&lossy_json(json))?, |message, value| encode_object(message, parse(value)?))
 }
 
 /// The event of a watch in a line of JSON, in protobuf: what stands behind the length of a frame.
@@ -68,55 +93,45 @@ fn in_protobuf(
     Ok(out)
 }
 
-/// The members of an object in their order.
-struct Pairs<'a>(Vec<(String, &'a RawValue)>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Collect;
         impl<'de> Visitor<'de> for Collect {
-            type Value = Pairs<'de>;
+            type Value = Members<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
-                let mut pairs = Vec::new();
-                while let Some(pair) = entries.next_entry()? {
-                    pairs.push(pair);
+                let mut members = Members::default();
+                while let Some((name, value)) = entries.next_entry::<String, &RawValue>()? {
+                    match members.held.entry(name) {
+                        Entry::Vacant(entry) => drop(entry.insert(value)),
+                        Entry::Occupied(mut entry) => {
+                            members.repeated.insert(entry.key().clone());
+                            entry.insert(value);
+                        }
+                    }
                 }
-                Ok(Pairs(pairs))
+                Ok(members)
             }
         }
         deserializer.deserialize_map(Collect)
     }
 }
 
-/// The members of a message. Go merges members of the same name; here they are refused, since no API server writes such.
-pub(super) fn unique_members(value: &RawValue) -> Result<Members<'_>, JsonError> {
-    unique(parse(value)?)
-}
-
-fn unique(Pairs(pairs): Pairs<'_>) -> Result<Members<'_>, JsonError> {
-    let mut members = Members::new();
-    for (name, value) in pairs {
-        if members.contains_key(&name) {
-            return Err(JsonError::new("it occurs twice").within(&name));
-        }
-        members.insert(name, value);
-    }
-    Ok(members)
-}
-
-/// The members of an object in a text.
-pub(super) fn members_of(json: &str) -> Result<Members<'_>, JsonError> {
-    unique(serde_json::from_str(json)?)
-}
-
-/// The group version or the kind that an object states. Go reads these two members, and no others, in any case of letters: an object
-/// that has another spelling is refused.
+/// Returns the group version or the kind that an object states.
 pub(super) fn stated(members: &Members<'_>, name: &str) -> Result<String, JsonError> {
+    match members.get(name) {
+        Some(value) => text(value).map_err(|error| error.within(name)),
+        None => Err(JsonError::new("it is missing").within(name)),
+    }
+}
+
+/// Refuses an object that states its group version or its kind twice, or in another spelling too: Go reads these two members, and no others,
+/// in any case of letters.
+fn states_once(members: &Members<'_>) -> Result<(), JsonError> {
     // U+212A and U+017F are in Go's eyes other cases of `k` and `s`.
     let folded = |text: &str| -> String {
         let fold = |char: char| match char {
@@ -126,21 +141,28 @@ pub(super) fn stated(members: &Members<'_>, name: &str) -> Result<String, JsonEr
         };
         text.chars().map(fold).collect()
     };
-    let wanted = folded(name);
-    if members.keys().any(|member| member != name && folded(member) == wanted) {
-        return Err(JsonError::new("it has another spelling").within(name));
+    for name in ["apiVersion", "kind"] {
+        let wanted = folded(name);
+        if members.held.keys().any(|member| member != name && folded(member) == wanted) {
+            return Err(JsonError::new("it has another spelling").within(name));
+        }
+        if members.repeated.contains(name) {
+            return Err(JsonError::new("it occurs twice").within(name));
+        }
     }
-    match members.get(name).filter(|value| !is_null(value)) {
-        Some(value) => text(value).map_err(|error| error.within(name)),
-        None => Err(JsonError::new("it is missing").within(name)),
-    }
+    Ok(())
+}
+
+/// An object of a kind that is known.
+fn encode_object(message: MessageId, members: Members<'_>) -> Result<Vec<u8>, JsonError> {
+    states_once(&members)?;
+    encode(message, members, Repeated::Refused)
 }
 
 fn object(
     value: &RawValue,
     encode: impl FnOnce(MessageId, &RawValue) -> Result<Vec<u8>, JsonError>,
 ) -> Result<Vec<u8>, JsonError> {
-    // A member that occurs twice may be anywhere: an object among others is marked for it, and the last of these two counts here.
     let members: Members<'_> = parse(value)?;
     let (api_version, kind) = (stated(&members, "apiVersion")?, stated(&members, "kind")?);
     let message = SCHEMA
@@ -153,19 +175,23 @@ fn object(
 /// is enough, and a field that cannot be decoded: one that nobody can read must not keep others from being seen, as it does not in
 /// protobuf.
 fn encode_or_mark(message: MessageId, value: &RawValue) -> Result<Vec<u8>, JsonError> {
-    let error = match unique_members(value).and_then(|members| encode(message, members)) {
+    let error = match parse(value).and_then(|members| encode_object(message, members)) {
         Ok(encoded) => return Ok(encoded),
         Err(error) => error,
     };
-    let held: Members<'_> = parse(value).unwrap_or_default();
+    let members: Members<'_> = parse(value).unwrap_or_default();
     let (place, _) = error.path.split_once('.').unwrap_or((&error.path, ""));
     let fields = SCHEMA.fields(message);
     let Some(metadata) = fields.first() else { return Err(error) };
     let failed = fields.iter().find(|field| field.name == place).unwrap_or(metadata);
     let mut out = Vec::new();
-    if let Some(held) = held.get(metadata.name) {
+    // Of two metadata neither says whose object it is.
+    if let Some(held) = members.get(metadata.name)
+        && !members.repeated.contains(metadata.name)
+    {
         let mut whole = Vec::new();
-        match put(metadata.number, metadata.cardinality, metadata.holds, held, &mut whole) {
+        let at = (metadata.number, metadata.cardinality, metadata.holds);
+        match put(at, held, Repeated::Refused, &mut whole) {
             Ok(()) => out = whole,
             Err(_) => put_bytes(&mut out, metadata.number, &head(held)),
         }
@@ -180,7 +206,7 @@ pub(super) fn mark(number: u32, out: &mut Vec<u8>) {
     out.extend([0; 4]);
 }
 
-/// As much of metadata as names an object.
+/// As much of metadata as names an object. Of two names neither counts.
 pub(super) fn head(metadata: &RawValue) -> Vec<u8> {
     let members: Members<'_> = parse(metadata).unwrap_or_default();
     let named = [
@@ -191,17 +217,25 @@ pub(super) fn head(metadata: &RawValue) -> Vec<u8> {
     ];
     let mut out = Vec::new();
     for (name, number) in named {
-        if let Some(Ok(text)) = members.get(name).map(|held| text(held)) {
+        if members.repeated.contains(name) {
+            return Vec::new();
+        }
+        if let Some(Ok(text)) = members.get(name).map(text) {
             put_bytes(&mut out, number, text.as_bytes());
         }
     }
     out
 }
 
-/// A message with these members.
-fn encode(message: MessageId, mut members: Members<'_>) -> Result<Vec<u8>, JsonError> {
+/// A message with these members. What the table does not know is kept aside.
+pub(super) fn encode(
+    message: MessageId,
+    mut members: Members<'_>,
+    repeated: Repeated,
+) -> Result<Vec<u8>, JsonError> {
     let mut out = Vec::with_capacity(256);
-    take(message, &mut members, &mut out)?;
+    take(message, &mut members, repeated, &mut out)?;
+    let Members { held: mut members, .. } = members;
     // Items of lists of metadata say what they are, which the list says already.
     if is_object(message) {
         members.remove("apiVersion");
@@ -219,22 +253,31 @@ fn is_object(message: MessageId) -> bool {
 }
 
 /// Appends the message's fields to `out`, and takes their members away.
-fn take(message: MessageId, members: &mut Members<'_>, out: &mut Vec<u8>) -> Result<(), JsonError> {
+fn take(
+    message: MessageId,
+    members: &mut Members<'_>,
+    repeated: Repeated,
+    out: &mut Vec<u8>,
+) -> Result<(), JsonError> {
     for field in SCHEMA.fields(message) {
         if let (Cardinality::Flat, FieldType::Message(inner)) = (field.cardinality, field.holds) {
             let mut body = Vec::new();
-            take(inner, members, &mut body)?;
+            take(inner, members, repeated, &mut body)?;
             if !body.is_empty() {
                 put_bytes(out, field.number, &body);
             }
             continue;
         }
-        let Some(value) = members.remove(field.name).filter(|value| !is_null(value)) else { continue };
+        if repeated == Repeated::Refused && members.repeated.contains(field.name) {
+            return Err(JsonError::new("it occurs twice").within(field.name));
+        }
+        let value = members.held.remove(field.name).filter(|value| !is_null(value));
+        let Some(value) = value else { continue };
         let done = match field.holds {
             FieldType::Message(inner) if field.name == "items" && is_object(inner) => {
                 put_objects(field.number, inner, value, out)
             }
-            holds => put(field.number, field.cardinality, holds, value, out),
+            holds => put((field.number, field.cardinality, holds), value, repeated, out),
         };
         done.map_err(|error| error.within(field.name))?;
     }
@@ -255,28 +298,27 @@ fn put_objects(
 }
 
 pub(super) fn put(
-    number: u32,
-    cardinality: Cardinality,
-    holds: FieldType,
+    (number, cardinality, holds): (u32, Cardinality, FieldType),
     value: &RawValue,
+    repeated: Repeated,
     out: &mut Vec<u8>,
 ) -> Result<(), JsonError> {
     match cardinality {
-        Cardinality::One | Cardinality::Flat => put_value(number, holds, value, out),
+        Cardinality::One | Cardinality::Flat => put_value((number, holds), value, repeated, out),
         Cardinality::List => {
             let items: Vec<&RawValue> = parse(value)?;
             for (at, item) in items.into_iter().enumerate() {
-                put_value(number, holds, item, out).map_err(|error| error.within(&at.to_string()))?;
+                put_value((number, holds), item, repeated, out).map_err(|error| error.within(&at.to_string()))?;
             }
             Ok(())
         }
         Cardinality::Map => {
-            let entries: Members<'_> = parse(value)?;
+            let entries: BTreeMap<String, &RawValue> = parse(value)?;
             for (key, value) in entries {
                 let mut entry = Vec::new();
                 put_bytes(&mut entry, 1, key.as_bytes());
                 if !is_null(value) {
-                    put_value(2, holds, value, &mut entry).map_err(|error| error.within(&key))?;
+                    put_value((2, holds), value, repeated, &mut entry).map_err(|error| error.within(&key))?;
                 }
                 put_bytes(out, number, &entry);
             }
@@ -285,7 +327,12 @@ pub(super) fn put(
     }
 }
 
-fn put_value(number: u32, holds: FieldType, value: &RawValue, out: &mut Vec<u8>) -> Result<(), JsonError> {
+fn put_value(
+    (number, holds): (u32, FieldType),
+    value: &RawValue,
+    repeated: Repeated,
+    out: &mut Vec<u8>,
+) -> Result<(), JsonError> {
     match holds {
         FieldType::Text => put_bytes(out, number, text(value)?.as_bytes()),
         FieldType::Int => put_varint_field(out, number, i64::from(parse::<i32>(value)?) as u64),
@@ -325,7 +372,7 @@ fn put_value(number: u32, holds: FieldType, value: &RawValue, out: &mut Vec<u8>)
             });
         }
         FieldType::Json => nested(number, out, |body| put_bytes(body, 1, value.get().as_bytes())),
-        FieldType::Message(inner) => put_bytes(out, number, &encode(inner, unique_members(value)?)?),
+        FieldType::Message(inner) => put_bytes(out, number, &encode(inner, parse(value)?, repeated)?),
     }
     Ok(())
 }

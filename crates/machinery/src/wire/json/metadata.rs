@@ -2,16 +2,15 @@
 //! asked for.
 //!
 //! Such a server may be anybody's, so nothing is relied on. An object of a list whose metadata is missing or malformed is made into one that
-//! cannot be decoded: it exists, and keeps none of the others from being seen.
+//! cannot be decoded: it exists, and keeps none of the others from being seen. Of members of one name the last counts, and members that are
+//! not read may be anything: users write these objects, and one that was refused would be hidden from quotas and from collection.
 
 use serde_json::value::RawValue;
 
 use super::JsonError;
-use super::from_json::{
-    Members, head, is_null, mark, members_of, parse, put, stated, text, unique_members, watch_event,
-};
+use super::from_json::{Members, Repeated, encode, head, mark, parse, stated, text, watch_event};
 use super::read::lossy_json;
-use super::schema::{Cardinality, FieldType, SCHEMA};
+use super::schema::SCHEMA;
 use crate::wire::splice::put_bytes;
 use crate::wire::wrap_envelope;
 
@@ -26,7 +25,7 @@ const ITEMS: u32 = 2;
 /// The text is no JSON or no object, or its metadata is malformed or lacks a name.
 pub fn metadata_from_json(json: &[u8]) -> Result<Vec<u8>, JsonError> {
     let json = lossy_json(json);
-    let members = members_of(&json)?;
+    let members: Members<'_> = serde_json::from_str(&json)?;
     if type_of(&members)? == ("v1".to_owned(), "Status".to_owned()) {
         return Err(JsonError::new("a Status is no object"));
     }
@@ -40,18 +39,18 @@ pub fn metadata_from_json(json: &[u8]) -> Result<Vec<u8>, JsonError> {
 /// The text is no JSON or no list. Items that are malformed are made into objects that cannot be decoded.
 pub fn metadata_list_from_json(json: &[u8]) -> Result<Vec<u8>, JsonError> {
     let json = lossy_json(json);
-    let members = members_of(&json)?;
+    let members: Members<'_> = serde_json::from_str(&json)?;
     let (api_version, kind) = type_of(&members)?;
     let is_status = api_version == "v1" && kind == "Status";
     // A list may be of any kind.
-    if is_status || !kind.ends_with("List") && !members.contains_key("items") {
+    if is_status || !kind.ends_with("List") && !members.contains("items") {
         return Err(JsonError::new("it is no list").within("kind"));
     }
     let mut out = Vec::new();
-    if let Some(metadata) = member(&members, "metadata") {
+    if let Some(metadata) = members.get("metadata") {
         put_message("meta.v1.ListMeta", metadata, &mut out)?;
     }
-    let items = member(&members, "items").map_or(Ok(Vec::new()), parse::<Vec<&RawValue>>);
+    let items = members.get("items").map_or(Ok(Vec::new()), parse::<Vec<&RawValue>>);
     for item in items.map_err(|error| error.within("items"))? {
         put_bytes(&mut out, ITEMS, &metadata_or_mark(item, true));
     }
@@ -75,18 +74,14 @@ fn type_of(members: &Members<'_>) -> Result<(String, String), JsonError> {
     Ok((stated(members, "apiVersion")?, stated(members, "kind")?))
 }
 
-fn member<'a>(members: &Members<'a>, name: &str) -> Option<&'a RawValue> {
-    members.get(name).copied().filter(|value| !is_null(value))
-}
-
 /// The encoded metadata of an object, and its name.
 fn metadata(members: &Members<'_>) -> Result<(Vec<u8>, String), JsonError> {
     let missing = || JsonError::new("it is missing").within("metadata");
-    let value = member(members, "metadata").ok_or_else(missing)?;
+    let value = members.get("metadata").ok_or_else(missing)?;
     let mut out = Vec::new();
     put_message("meta.v1.ObjectMeta", value, &mut out)?;
-    let fields = unique_members(value)?;
-    let name = member(&fields, "name").map_or(Ok(String::new()), text)?;
+    let fields: Members<'_> = parse(value)?;
+    let name = fields.get("name").map_or(Ok(String::new()), text)?;
     Ok((out, name))
 }
 
@@ -100,12 +95,12 @@ fn named(name: &str) -> Result<(), JsonError> {
 /// An object among others. If its metadata is malformed or lacks a name that it must have, it is made into an object that cannot be decoded,
 /// with as much as names it.
 fn metadata_or_mark(object: &RawValue, has_name: bool) -> Vec<u8> {
-    match unique_members(object).and_then(|members| metadata(&members)) {
+    let members: Members<'_> = parse(object).unwrap_or_default();
+    match metadata(&members) {
         Ok((out, name)) if !has_name || !name.is_empty() => out,
         _ => {
             let mut out = Vec::new();
-            let held: Members<'_> = parse(object).unwrap_or_default();
-            if let Some(value) = member(&held, "metadata") {
+            if let Some(value) = members.get("metadata") {
                 put_bytes(&mut out, METADATA, &head(value));
             }
             mark(METADATA, &mut out);
@@ -117,6 +112,7 @@ fn metadata_or_mark(object: &RawValue, has_name: bool) -> Vec<u8> {
 /// Appends metadata, which is the first field of each object and list.
 fn put_message(name: &'static str, value: &RawValue, out: &mut Vec<u8>) -> Result<(), JsonError> {
     let message = SCHEMA.named(name).ok_or_else(|| JsonError::new(format!("{name} is not known here")))?;
-    put(METADATA, Cardinality::One, FieldType::Message(message), value, out)
-        .map_err(|error| error.within("metadata"))
+    let encoded = parse(value).and_then(|members| encode(message, members, Repeated::LastCounts));
+    put_bytes(out, METADATA, &encoded.map_err(|error| error.within("metadata"))?);
+    Ok(())
 }
