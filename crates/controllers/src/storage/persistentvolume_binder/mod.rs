@@ -100,7 +100,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     build: Some(build),
 };
 
-fn settings(flags: &Flags) -> Result<Settings, BuildError> {
+fn settings(flags: &Flags, knows_attributes: bool) -> Result<Settings, BuildError> {
     let recipe = |path: &str, minimum: i32, increment: i32| {
         let found = template(path).map_err(BuildError::Invalid)?;
         let template = found.unwrap_or_else(recycler::built_in);
@@ -109,6 +109,7 @@ fn settings(flags: &Flags) -> Result<Settings, BuildError> {
     Ok(Settings {
         provisions: flags.enable_dynamic_provisioning,
         makes_directories: flags.enable_hostpath_provisioner,
+        knows_attributes,
         recipes: Recipes {
             host_path: recipe(
                 &flags.pv_recycler_pod_template_filepath_hostpath,
@@ -126,7 +127,7 @@ fn settings(flags: &Flags) -> Result<Settings, BuildError> {
 
 /// Builds the controller.
 pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
-    let settings = Arc::new(settings(&build.config.flags)?);
+    let settings = Arc::new(settings(&build.config.flags, (build.gate)("VolumeAttributesClass"))?);
     let claims = build.watch::<PersistentVolumeClaim>(&PERSISTENT_VOLUME_CLAIMS);
     let volumes = build.watch::<PersistentVolume>(&PERSISTENT_VOLUMES);
     let classes = build.watch::<StorageClass>(&STORAGE_CLASSES);
@@ -193,15 +194,17 @@ struct ClaimRoom(Arc<Binder>);
 struct VolumeRoom(Arc<Binder>);
 
 impl Room<Note> for ClaimRoom {
+    const HEEDS_FAILURES: bool = true;
+
     type View = ClaimView;
 
     fn observe(
         &self,
         key: &Key,
-        _: &[Failure],
+        failures: &[Failure],
         read: &Reads,
     ) -> Result<Observation<ClaimView>, ObserveError> {
-        self.0.claim(key, read)
+        self.0.claim(key, failures, read)
     }
 
     fn plan(view: &ClaimView, now: Timestamp) -> Plan<Note> {

@@ -161,14 +161,50 @@ fn time_of_an_earlier_claim_of_the_same_name_is_not_observed() {
 }
 
 #[test]
-fn failed_attempts_are_counted() {
+fn claim_whose_class_nobody_provisions_counts_nothing() {
     let world = World::new();
     world.put_class(&class("c", "kubernetes.io/rbd", "")).put_claim(&claim("data")).show_all();
     world.claims("data");
     world.claims("data");
+    assert_eq!(world.metric("volume_operation_errors_total"), [""; 0]);
+    world.put_volume(&volume("vol")).show_all();
+    world.claims("data");
+    assert_eq!(world.claim("data").status.phase, "Bound");
+    assert_eq!(world.metric("volume_operation_total_seconds_sum"), [""; 0]);
+}
+
+#[test]
+fn directory_of_an_external_provisioner_is_deleted_by_the_provisioner_of_its_class() {
+    let world = World::new();
+    let mut held = released("vol", "Delete", directory("/opt/local-path/x"));
+    held.metadata.annotations = labels(&[(facts::PROVISIONED_BY, "rancher.io/local-path")]);
+    world.put_class(&class("c", "rancher.io/local-path", "")).put_volume(&held).show_all();
+    world.volumes("vol");
+    world.remove(&PERSISTENT_VOLUMES, &Key::new("", "vol"));
+    world.show_all();
+    world.volumes("vol");
+    let count = "volume_operation_total_seconds_count";
+    let labels = "operation_name=\"delete\",plugin_name=\"rancher.io/local-path\"";
+    assert_eq!(world.metric(count), [format!("{count}{{{labels}}} 1")]);
+}
+
+#[test]
+fn volume_that_claims_to_be_a_directory_and_has_no_path_fails_and_is_counted() {
+    let world = World::new();
+    let mut held = released("vol", "Delete", nfs());
+    held.metadata.annotations = labels(&[(facts::PROVISIONED_BY, "kubernetes.io/host-path")]);
+    held.metadata.finalizers.push("kubernetes.io/pv-controller".into());
+    world.put_volume(&held).show_all();
+    let why = "failed to create deleter for volume \"vol\": spec.PersistentVolumeSource.HostPath is nil";
+    let told = world.volumes("vol");
+    assert!(told.contains(&format!("Warning VolumeFailedDelete {why}")), "{told:?}");
+    assert_eq!(world.volume("vol").status.message, why);
     let errors = "volume_operation_errors_total";
-    let labels = "operation_name=\"provision\",plugin_name=\"N/A\"";
-    assert_eq!(world.metric(errors), [format!("{errors}{{{labels}}} 2")]);
+    let labels = "operation_name=\"delete\",plugin_name=\"kubernetes.io/host-path\"";
+    assert_eq!(world.metric(errors), [format!("{errors}{{{labels}}} 1")]);
+    world.show_all();
+    world.volumes("vol");
+    assert_eq!(world.metric(errors).len(), 1, "it is left alone for a while");
 }
 
 #[test]
