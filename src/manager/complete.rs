@@ -375,7 +375,12 @@ impl LockSetup<'_> {
         let (namespace, name) = (&flags.leader_elect_resource_namespace, &flags.leader_elect_resource_name);
         let is_coordinated = self.config.gates.enabled("CoordinatedLeaderElection");
         let main = self.lock(namespace, name, is_coordinated).await?;
-        Ok((Some(main), self.migration().await?))
+        let migration = self.migration().await?;
+        // One check for both: a check takes the place of another one of its name.
+        let locks = [Some(&main), migration.as_ref().map(|migration| &migration.lock)].into_iter().flatten();
+        let electors = locks.map(|lock| (lock.name.clone(), Arc::clone(&lock.elector))).collect();
+        self.health.add(Arc::new(ElectorHealth::new(electors, leadership::HEALTH_GRACE)));
+        Ok((Some(main), migration))
     }
 
     /// A lock, on the Lease that the API server gives away or that whoever comes first takes.
@@ -394,7 +399,6 @@ impl LockSetup<'_> {
             let object = CandidateObject::new(client, namespace, &self.identity);
             Arc::new(Contender::new(object, self.candidacy(name), timing.retry, Arc::clone(self.clock)))
         });
-        self.health.add(Arc::new(ElectorHealth::new(Arc::clone(&elector), leadership::HEALTH_GRACE)));
         // Not the elector's client: its connection is served by the elector's thread, and for nobody else.
         let recorder = self.events.recorder(COMPONENT, self.clients.ungated("leader-election"));
         let (thread, metrics) = (self.thread.clone(), self.metrics.clone());
