@@ -38,7 +38,7 @@ use coxswain_machinery::client::{
 use coxswain_machinery::election::{
     Candidacy, CandidateObject, Contender, Elector, ElectorHealth, LeaseLock, Timing,
 };
-use coxswain_machinery::environment::{Environment, hostname};
+use coxswain_machinery::environment::{Environment, Threads, hostname};
 use coxswain_machinery::events::{EventBroadcaster, EventMetrics, Journal, Recorder};
 use coxswain_machinery::executor::Finishers;
 use coxswain_machinery::framework::{
@@ -205,7 +205,11 @@ pub(super) async fn complete(
         reconcile_metrics: ReconcileMetrics::register(&metrics)?,
         room_metrics: RoomMetrics::new(metrics.clone()),
         pages: Arc::clone(&router),
-        finishers: authorities.join(finishers(&flags.service_account_private_key_file, &pool)?),
+        finishers: authorities.join(finishers(
+            &flags.service_account_private_key_file,
+            environment.threads,
+            &pool,
+        )?),
         pool,
         root_ca,
         report: Arc::clone(&event_logger) as _,
@@ -514,8 +518,8 @@ fn pem_certificate(der: &[u8]) -> String {
     format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
 }
 
-fn finishers(file: &str, pool: &BlockingPool) -> Result<Finishers, ManagerError> {
-    let finishers = Finishers::default().with(DIRECTORIES, Arc::new(Directories));
+fn finishers(file: &str, threads: Threads, pool: &BlockingPool) -> Result<Finishers, ManagerError> {
+    let finishers = Finishers::default().with(DIRECTORIES, Arc::new(Directories::new(threads)));
     let Some(path) = path(file) else { return Ok(finishers) };
     let pem = read("service-account-private-key-file", path)?;
     let signer = PrivateKeySigner::from_pem(&pem)

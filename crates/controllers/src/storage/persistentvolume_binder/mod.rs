@@ -5,6 +5,7 @@
 //! |---|---|---|---|
 //! | `claims` | a claim | a claim | its own key |
 //! | | | a volume that is linked to a claim which does not name it, or is gone | that claim |
+//! | | | a volume that unbound claims name | these claims |
 //! | `volumes` | a volume | a volume | its own key |
 //! | | | a claim that is gone | its volume |
 //! | | | a Pod that emptied a volume, and has ended | that volume |
@@ -167,7 +168,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
                     volumes.wakes(free.follow()),
                     claims.wakes(wake::own()),
                     claims.wakes(metrics::count_claims(Arc::clone(&metrics))),
-                    volumes.wakes(keys::claims_of_volumes(claims.lister())),
+                    volumes.wakes(keys::claims_of_volumes(claims.lister(), claims.index(&keys::NAMING))),
                 ],
                 reconcile: Arc::new(of_claims.counted_by(counter()).remembered_by(ledger.clone())),
             },

@@ -27,7 +27,7 @@ fn a_volume_wakes_the_claim_that_does_not_name_it_yet() {
         for claim in claims {
             store.upsert(&any(*claim));
         }
-        keys::claims_of_volumes(Lister::new(store))
+        keys::claims_of_volumes(Lister::new(Arc::clone(&store)), Indexed::new(&store, &keys::NAMING))
     };
     let held = any(&volume);
     assert_eq!(woken(&of(&[&open]), None, Some(&held)), ["ns/data"]);
@@ -39,7 +39,12 @@ fn a_volume_wakes_the_claim_that_does_not_name_it_yet() {
     assert_eq!(woken(&of(&[&open]), None, Some(&any(&block))), [""; 0]);
     let mut nameless = volume;
     nameless.spec.claim_ref = reference(&open, false);
-    assert_eq!(woken(&of(&[&open]), None, Some(&any(&nameless))), [""; 0], "the next resync finds it");
+    assert_eq!(woken(&of(&[&open]), None, Some(&any(&nameless))), ["ns/data"], "a user has made the link");
+    let mut named = super::claim("named");
+    named.spec.volume_name = "vol".into();
+    let free = any(&super::volume("vol"));
+    assert_eq!(woken(&of(&[&named, &claim]), None, Some(&free)), ["ns/named"], "it is not bound");
+    assert_eq!(woken(&of(&[&named]), None, Some(&any(&super::volume("other")))), [""; 0]);
 }
 
 #[test]
