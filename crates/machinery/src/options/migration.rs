@@ -220,7 +220,7 @@ mod tests {
                 leader("node-route-controller", "kube-controller-manager"),
                 leader("node-ipam-controller", "cloud-controller-manager"),
                 leader("deployment", "*"),
-                leader("serviceaccount-token", "*"),
+                leader("serviceaccount-token-controller", "*"),
             ],
             ..LeaderMigration::default()
         };
