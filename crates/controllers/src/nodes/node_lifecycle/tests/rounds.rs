@@ -260,6 +260,26 @@ fn silence_of_a_healthy_watch_counts_against_nodes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn all_time_counts_while_the_api_server_renews_its_lease() {
+    for grace in [22, 40, 44, 50] {
+        let deliveries = Deliveries::new(super::super::silence_that_counts(Duration::from_secs(grace)));
+        let heartbeats = Arc::new(Store::new(&HEARTBEATS));
+        heartbeats.tell(&deliveries);
+        let mut lease = Heartbeat::default();
+        lease.metadata.namespace = "kube-system".into();
+        lease.metadata.name = "apiserver".into();
+        let renewals = 60;
+        for _ in 0..renewals {
+            tokio::time::advance(Duration::from_millis(10_400)).await;
+            lease.spec.renew_time.seconds += 10;
+            let object: AnyObject = Arc::new(lease.clone());
+            heartbeats.upsert(&object);
+        }
+        assert_eq!(deliveries.covered().time, Duration::from_millis(10_400) * renewals, "grace {grace} s");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn round_that_turns_silent_tells_of_new_nodes_and_gives_tokens_back() {
     let mut lost = node("lost", "a");
     set(&mut lost, "Ready", "Unknown");
