@@ -23,7 +23,7 @@ pub(super) struct Blocks {
     used: u64,
 }
 
-/// Neighbouring blocks that equally many have.
+/// Neighbouring blocks with the same number of owners.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     last: u64,
@@ -123,7 +123,7 @@ impl Blocks {
         self.join_around((first, last));
     }
 
-    /// No run reaches over either end.
+    /// Splits the runs that reach over either end.
     fn split_around(&mut self, (first, last): Span) {
         for at in [first, last.saturating_add(1)] {
             let Some((_, run)) = self.taken.range_mut(..at).next_back() else { continue };
@@ -135,7 +135,7 @@ impl Blocks {
         }
     }
 
-    /// Runs within and at either end that have the same count become one.
+    /// Joins neighbouring runs with the same count, within and at either end.
     fn join_around(&mut self, (first, last): Span) {
         let starts: Vec<u64> =
             self.taken.range(first..=last.saturating_add(1)).map(|(start, _)| *start).collect();

@@ -27,8 +27,9 @@ const LEASES_NAMESPACE: &str = "kube-node-lease";
 /// Conditions of a silent node that nobody knows any more.
 const CONDITIONS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
-/// After so long nodes are judged again whose taints met a conflict, and in so many rounds in a row, as by kube-controller-manager.
+/// Time from a conflict about the taint of a node that is well to the next round.
 const AFTER_CONFLICT: Duration = Duration::from_millis(100);
+/// Number of such rounds in a row. kube-controller-manager repeats an update as often.
 const MOST_CONFLICTS: u32 = 5;
 
 /// The room.
@@ -88,7 +89,7 @@ impl Room<Note> for Health {
         if view.covered.silent_for.is_some() {
             return match &view.stage {
                 Stage::Look { .. } => plan.with_note(Note::Looked(None)),
-                // No other round knows which nodes were new or gone in this one.
+                // The memory has these nodes already, so no later round finds them new or gone.
                 Stage::Act(look) => Plan { steps: events(&look.tasks), ..plan }
                     .with_note(Note::Skipped(look.tasks.clone(), view.rules.zones)),
             };
@@ -145,8 +146,8 @@ impl Health {
 }
 
 impl Round {
-    /// What follows a round in which writes have failed. A node that is well and whose taint stays because somebody else has written the
-    /// node is judged again at once, as long as that helps: its pods would be driven away.
+    /// Returns the plan after writes have failed. The next round comes soon if the taint of a node that is well met a conflict, because the
+    /// taint evicts the node's pods.
     fn after_failures(&self, plan: Plan) -> Plan<Note> {
         let Stage::Act(look) = &self.stage else { return plan.with_note(Note::Looked(None)) };
         let is_urgent = |name: &Str| {
@@ -172,7 +173,7 @@ impl Round {
     }
 }
 
-/// Nodes that are new or gone are told of.
+/// Returns the events about nodes that are new or gone.
 fn events(tasks: &[Task]) -> Vec<Step> {
     let told = tasks.iter().filter_map(|task| match task {
         Task::Register(node) => Some(event(node, "RegisteredNode", "Registered Node", "in Controller")),

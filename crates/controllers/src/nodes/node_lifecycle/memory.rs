@@ -20,7 +20,7 @@ pub(super) enum Note {
     Looked(Option<Look>),
     /// Its writes are these tasks, by their places.
     Acted(Vec<Task>),
-    /// These tasks were found, and their writes are not sent.
+    /// The writes of these tasks are not sent.
     Skipped(Vec<Task>, ZoneRules),
     /// A taint that is to be taken off has met a conflict.
     Conflicted,
@@ -72,7 +72,7 @@ impl FleetMemory {
 }
 
 impl Held {
-    /// The tokens that were taken for these tasks are there again.
+    /// Gives back the tokens that were taken for these tasks.
     fn give_back(&mut self, tasks: &[Task], rules: &ZoneRules) {
         let fleet = Arc::make_mut(&mut self.fleet);
         for task in tasks {

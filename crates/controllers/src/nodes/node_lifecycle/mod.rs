@@ -58,7 +58,7 @@ use zones::ZoneRules;
 /// Nodes that are dealt with at the same time, and pods, as in the original.
 const NODE_WORKERS: usize = 8;
 const POD_WORKERS: usize = 4;
-/// Leaders and API servers renew their Leases at least this often, so a healthy watch of Leases is never silent for longer.
+/// Longest time between two renewals of a Lease by a leader or an API server. A healthy watch of Leases is not silent for longer.
 const LONGEST_RENEWAL: Duration = Duration::from_secs(11);
 /// How long changes of nodes are collected before all are looked at.
 const DEBOUNCE: Duration = Duration::from_millis(100);

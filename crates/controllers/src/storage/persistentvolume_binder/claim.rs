@@ -98,7 +98,7 @@ pub(super) fn verdict(view: &ClaimView) -> Verdict {
     }
 }
 
-/// Why the volume that a claim names does not suit it.
+/// Returns why the volume that a claim names does not suit it.
 fn mismatch(view: &ClaimView, volume: &PersistentVolume) -> Option<Mismatch> {
     let found = matching::mismatch(volume, &view.claim);
     let is_disabled = !view.settings.knows_attributes
@@ -183,7 +183,7 @@ fn decide(view: &ClaimView, now: Timestamp, note: &mut Note) -> Result<Plan, Wir
     }
 }
 
-/// What has failed of making a volume: it is told, counted, and tried again after a backoff. Everything else is retried by the queue.
+/// Emits and counts a failure to provision, which is retried after a backoff. The queue retries all other failures.
 fn record(view: &ClaimView, failure: &Failure, now: Timestamp, note: &mut Note) -> Result<Plan, WireError> {
     let claim = &view.claim;
     let failed = Some((claim.metadata.uid.clone(), now));
@@ -214,7 +214,7 @@ fn record(view: &ClaimView, failure: &Failure, now: Timestamp, note: &mut Note) 
     Ok(Plan::default())
 }
 
-/// The scheduler is to choose a node again.
+/// Removes the selected node, so that the scheduler chooses again.
 fn rescheduled(view: &ClaimView) -> Result<Vec<Step>, WireError> {
     let claim = &view.claim;
     let node = annotation_edit(SELECTED_NODE, None);

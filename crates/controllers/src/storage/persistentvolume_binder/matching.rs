@@ -24,7 +24,7 @@ pub(super) enum Mismatch {
     Access,
 }
 
-/// Why a class of attributes is of no use while the gate `VolumeAttributesClass` is off.
+/// Error about a class of attributes while the gate `VolumeAttributesClass` is off.
 pub(super) const NO_ATTRIBUTES: &str =
     "volumeAttributesClassName is not supported when the feature-gate VolumeAttributesClass is disabled";
 

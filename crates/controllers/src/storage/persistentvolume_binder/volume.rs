@@ -364,7 +364,7 @@ fn recycle(held: &Held, sort: Recyclable, note: &mut Note) -> Result<Plan, WireE
     }
 }
 
-/// Why a Pod that has not succeeded has not emptied its volume.
+/// Returns why a Pod that has not succeeded did not empty its volume.
 fn pod_error(own: &RecyclerPod) -> String {
     let pod = &own.pod;
     match pod.status.phase.as_str() {
@@ -374,8 +374,8 @@ fn pod_error(own: &RecyclerPod) -> String {
     }
 }
 
-/// What has failed when a recycler Pod was not deleted: the delete of a Pod that was in the way, what the Pod had failed for, or the delete
-/// of one that had succeeded.
+/// Returns the error of a recycler Pod that was not deleted: the delete's error if the Pod was in the way or had succeeded, otherwise the
+/// Pod's own.
 fn undeleted(held: &Held, failure: &Failure) -> String {
     let (release, begun, why) = (Release::of(&held.volume), held.begun.as_ref(), &failure.message);
     let expected = release.as_ref().and_then(|release| begun?.recycler.pod_for(release));
