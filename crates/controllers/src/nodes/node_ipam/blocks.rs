@@ -17,7 +17,7 @@ pub(super) struct Blocks {
     range: IpNet,
     /// The prefix length of a block.
     prefix: u8,
-    /// Runs of blocks that somebody has, by their first block. They do not overlap, and neighbours have different counts.
+    /// Runs of blocks that somebody has, by their first block. They do not overlap, and adjacent runs have different counts.
     taken: BTreeMap<u64, Run>,
     /// The number of blocks in these runs.
     used: u64,

@@ -75,10 +75,7 @@ impl Draft {
     /// Whether another node has it, or is about to get it or to lose it. That another one has it is told once.
     fn waits_for_another(&mut self, view: &View, volume: &Str) -> bool {
         let others = view.elsewhere.get(volume).map(Vec::as_slice).unwrap_or_default();
-        // A node that was not looked at yet may give it up at once: nobody is told before that is known.
-        let is_busy = others
-            .iter()
-            .any(|other| other.is_under_way || other.is_unseen || other.is_attached && other.is_leaving);
+        let is_busy = others.iter().any(|other| other.is_under_way || other.is_attached && other.is_leaving);
         let has_it = others.iter().any(|other| other.is_attached);
         if !is_busy && !has_it {
             return false;

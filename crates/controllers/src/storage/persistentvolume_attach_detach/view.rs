@@ -75,10 +75,8 @@ pub(super) struct Elsewhere {
     pub(super) is_attached: bool,
     /// Whether an attacher is at work on it there.
     pub(super) is_under_way: bool,
-    /// Whether it is being detached there.
+    /// Whether it is being detached there, or may be about to: the node was not evaluated since the start.
     pub(super) is_leaving: bool,
-    /// Whether the node was not looked at since the start: it may be about to be detached there.
-    pub(super) is_unseen: bool,
     /// The pods that want it there, by namespace and name.
     pub(super) pods: Vec<Key>,
 }
@@ -250,7 +248,6 @@ fn elsewhere(world: &World, name: &Str, book: &Book, at: Duration) -> BTreeMap<S
             is_attached: false,
             is_under_way: false,
             is_leaving: false,
-            is_unseen: false,
             pods: pods_of(world, node, volume),
         };
         for (node, all) in world.books.holders(volume) {
@@ -265,13 +262,13 @@ fn elsewhere(world: &World, name: &Str, book: &Book, at: Duration) -> BTreeMap<S
                 }
             }
         }
-        // Nodes that were not looked at yet have what they list.
+        // Nodes that were not looked at yet have what they list, and may give it up at once: nobody is told before that is known.
         for node in world.listing.filed(volume) {
             let listing = &node.metadata.name;
             if listing != name && world.books.book(listing).is_none() {
                 let other = others.entry(listing.clone()).or_insert_with(|| blank(listing));
                 other.is_attached = true;
-                other.is_unseen = true;
+                other.is_leaving = true;
             }
         }
         (volume.clone(), others.into_values().collect())
