@@ -49,7 +49,7 @@ use coxswain_machinery::model::Key;
 use coxswain_machinery::model::clock::SharedClock;
 use coxswain_machinery::model::plan::EventSpec;
 use coxswain_machinery::options::versions::{COXSWAIN, KUBERNETES};
-use coxswain_machinery::options::{Config, LeaderMigration, MigrationLock, SelectionState};
+use coxswain_machinery::options::{Config, Flags, LeaderMigration, MigrationLock, SelectionState};
 use coxswain_machinery::queue::QueueMetrics;
 use coxswain_machinery::serve::{HealthRegistry, Router};
 use coxswain_machinery::telemetry::push::Pushing;
@@ -205,11 +205,7 @@ pub(super) async fn complete(
         reconcile_metrics: ReconcileMetrics::register(&metrics)?,
         room_metrics: RoomMetrics::new(metrics.clone()),
         pages: Arc::clone(&router),
-        finishers: authorities.join(finishers(
-            &flags.service_account_private_key_file,
-            environment.threads,
-            &pool,
-        )?),
+        finishers: authorities.join(finishers(flags, environment.threads, &pool)?),
         pool,
         root_ca,
         report: Arc::clone(&event_logger) as _,
@@ -518,9 +514,9 @@ fn pem_certificate(der: &[u8]) -> String {
     format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
 }
 
-fn finishers(file: &str, threads: Threads, pool: &BlockingPool) -> Result<Finishers, ManagerError> {
+fn finishers(flags: &Flags, threads: Threads, pool: &BlockingPool) -> Result<Finishers, ManagerError> {
     let finishers = Finishers::default().with(DIRECTORIES, Arc::new(Directories::new(threads)));
-    let Some(path) = path(file) else { return Ok(finishers) };
+    let Some(path) = path(&flags.service_account_private_key_file) else { return Ok(finishers) };
     let pem = read("service-account-private-key-file", path)?;
     let signer = PrivateKeySigner::from_pem(&pem)
         .map_err(|error| ManagerError::signing_key(PathBuf::from(path), &error))?;

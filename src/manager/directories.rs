@@ -104,7 +104,7 @@ mod tests {
         let root = format!("/tmp/coxswain-directories-beside-{}", std::process::id());
         fs::create_dir_all(&root).unwrap();
         let pool = BlockingPool::new(Threads::Own, 1);
-        let (release, blocked) = std::sync::mpsc::channel();
+        let (release, blocked) = std::sync::mpsc::sync_channel(1);
         let busy = pool.clone();
         let mut first = Box::pin(busy.run(move || blocked.recv()));
         assert!(futures::poll!(&mut first).is_pending());

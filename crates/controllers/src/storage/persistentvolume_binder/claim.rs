@@ -103,11 +103,9 @@ fn mismatch(view: &ClaimView, volume: &PersistentVolume) -> Option<Mismatch> {
     let found = matching::mismatch(volume, &view.claim);
     let is_disabled = !view.settings.knows_attributes
         && !(attributes_of(volume).is_empty() && view.claim.spec.volume_attributes_class_name.is_empty());
-    match found {
-        Some(Mismatch::Deleting | Mismatch::Size | Mismatch::Class) => found,
-        _ if is_disabled => Some(Mismatch::AttributesDisabled),
-        _ => found,
-    }
+    // kube-controller-manager checks these first.
+    let is_first = matches!(found, Some(Mismatch::Deleting | Mismatch::Size | Mismatch::Class));
+    if is_disabled && !is_first { Some(Mismatch::AttributesDisabled) } else { found }
 }
 
 fn bound(view: &ClaimView) -> Verdict {
