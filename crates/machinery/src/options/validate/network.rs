@@ -96,7 +96,7 @@ impl Check<'_> {
             match parse_range(part) {
                 Some(net) => nets.push(net),
                 None => {
-                    self.warn("service-cluster-ip-range", format!("{part:?} is not a CIDR, and is ignored"))
+                    self.warn("service-cluster-ip-range", format!("{part:?} is not a CIDR, and is ignored"));
                 }
             }
         }
