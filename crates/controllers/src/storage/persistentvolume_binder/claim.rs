@@ -101,8 +101,9 @@ pub(super) fn verdict(view: &ClaimView) -> Verdict {
 /// Returns why the volume that a claim names does not suit it.
 fn mismatch(view: &ClaimView, volume: &PersistentVolume) -> Option<Mismatch> {
     let found = matching::mismatch(volume, &view.claim);
-    let is_disabled = !view.settings.knows_attributes
-        && !(attributes_of(volume).is_empty() && view.claim.spec.volume_attributes_class_name.is_empty());
+    let has_none =
+        attributes_of(volume).is_empty() && view.claim.spec.volume_attributes_class_name.is_empty();
+    let is_disabled = !view.settings.knows_attributes && !has_none;
     // kube-controller-manager checks these first.
     let is_first = matches!(found, Some(Mismatch::Deleting | Mismatch::Size | Mismatch::Class));
     if is_disabled && !is_first { Some(Mismatch::AttributesDisabled) } else { found }

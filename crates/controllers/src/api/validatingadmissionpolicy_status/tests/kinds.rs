@@ -39,7 +39,7 @@ fn names(rules: Vec<NamedRuleWithOperations>) -> (String, bool) {
 
 #[test]
 fn rules_name_kinds_by_group_version_and_resource() {
-    let table: [(&str, Vec<NamedRuleWithOperations>, &str, bool); 13] = [
+    let table: [(&str, Vec<NamedRuleWithOperations>, &str, bool); 15] = [
         ("one", vec![rule(&["x"], &["v1"], &["as"])], "x/v1/A", false),
         (
             "all combinations",
