@@ -150,6 +150,7 @@ impl Round {
     /// taint evicts the node's pods.
     fn after_failures(&self, plan: Plan) -> Plan<Note> {
         let Stage::Act(look) = &self.stage else { return plan.with_note(Note::Looked(None)) };
+        // Linear: a round writes few nodes, at the rate of their zones, and hardly a write meets a conflict.
         let is_urgent = |name: &Str| {
             look.tasks.iter().any(|task| match task {
                 Task::Untaint(node) | Task::Swap(node, _) => node.metadata.name == *name,
@@ -157,7 +158,6 @@ impl Round {
             })
         };
         let mut conflicts = self.failures.iter().filter(|failure| failure.reason == "Conflict");
-        // Linear: a round writes few nodes, at the rate of their zones, and hardly a write meets a conflict.
         if self.conflicts >= MOST_CONFLICTS || !conflicts.any(|failure| is_urgent(&failure.key.name)) {
             let next = look.next_token.map_or(self.period, |token| token.min(self.period));
             return Plan { requeue_after: Some(next), ..plan }.with_note(Note::Looked(None));
