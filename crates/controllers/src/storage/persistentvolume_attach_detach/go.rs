@@ -98,7 +98,11 @@ impl Draft {
             let forced = why_forced(view, &held);
             let is_unknown = matches!(view.live, Live::Unreadable);
             if is_unknown || used.contains(&volume) && forced.is_none() {
-                held.failed(Task::Detach, view.at);
+                if is_unknown {
+                    held.delay(Task::Detach, view.at);
+                } else {
+                    held.failed(Task::Detach, view.at);
+                }
                 self.look_in(held.backs_off(Task::Detach, view.at).unwrap_or_default());
                 self.end(held.source.as_deref(), Task::Detach, true, Duration::ZERO);
                 self.book.held.insert(volume, held);
@@ -121,7 +125,7 @@ impl Draft {
             (Some(found), _) => Some(found),
             (None, Some(LiveAttachment::Gone)) => None,
             (None, Some(LiveAttachment::Unreadable)) => {
-                held.failed(Task::Detach, view.at);
+                held.delay(Task::Detach, view.at);
                 self.look_in(held.backs_off(Task::Detach, view.at).unwrap_or_default());
                 self.end(source.as_deref(), Task::Detach, true, Duration::ZERO);
                 self.book.held.insert(volume.clone(), held);
