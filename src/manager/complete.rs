@@ -38,7 +38,7 @@ use coxswain_machinery::client::{
 use coxswain_machinery::election::{
     Candidacy, CandidateObject, Contender, Elector, ElectorHealth, LeaseLock, Timing,
 };
-use coxswain_machinery::environment::{Environment, hostname};
+use coxswain_machinery::environment::{Environment, Threads, hostname};
 use coxswain_machinery::events::{EventBroadcaster, EventMetrics, Journal, Recorder};
 use coxswain_machinery::executor::Finishers;
 use coxswain_machinery::framework::{
@@ -49,7 +49,7 @@ use coxswain_machinery::model::Key;
 use coxswain_machinery::model::clock::SharedClock;
 use coxswain_machinery::model::plan::EventSpec;
 use coxswain_machinery::options::versions::{COXSWAIN, KUBERNETES};
-use coxswain_machinery::options::{Config, LeaderMigration, MigrationLock, SelectionState};
+use coxswain_machinery::options::{Config, Flags, LeaderMigration, MigrationLock, SelectionState};
 use coxswain_machinery::queue::QueueMetrics;
 use coxswain_machinery::serve::{HealthRegistry, Router};
 use coxswain_machinery::telemetry::push::Pushing;
@@ -205,7 +205,7 @@ pub(super) async fn complete(
         reconcile_metrics: ReconcileMetrics::register(&metrics)?,
         room_metrics: RoomMetrics::new(metrics.clone()),
         pages: Arc::clone(&router),
-        finishers: authorities.join(finishers(&flags.service_account_private_key_file, &pool)?),
+        finishers: authorities.join(finishers(flags, environment.threads, &pool)?),
         pool,
         root_ca,
         report: Arc::clone(&event_logger) as _,
@@ -375,7 +375,12 @@ impl LockSetup<'_> {
         let (namespace, name) = (&flags.leader_elect_resource_namespace, &flags.leader_elect_resource_name);
         let is_coordinated = self.config.gates.enabled("CoordinatedLeaderElection");
         let main = self.lock(namespace, name, is_coordinated).await?;
-        Ok((Some(main), self.migration().await?))
+        let migration = self.migration().await?;
+        // One check for both: a check takes the place of another one of its name.
+        let locks = [Some(&main), migration.as_ref().map(|migration| &migration.lock)].into_iter().flatten();
+        let electors = locks.map(|lock| (lock.name.clone(), Arc::clone(&lock.elector))).collect();
+        self.health.add(Arc::new(ElectorHealth::new(electors, leadership::HEALTH_GRACE)));
+        Ok((Some(main), migration))
     }
 
     /// A lock, on the Lease that the API server gives away or that whoever comes first takes.
@@ -394,7 +399,6 @@ impl LockSetup<'_> {
             let object = CandidateObject::new(client, namespace, &self.identity);
             Arc::new(Contender::new(object, self.candidacy(name), timing.retry, Arc::clone(self.clock)))
         });
-        self.health.add(Arc::new(ElectorHealth::new(Arc::clone(&elector), leadership::HEALTH_GRACE)));
         // Not the elector's client: its connection is served by the elector's thread, and for nobody else.
         let recorder = self.events.recorder(COMPONENT, self.clients.ungated("leader-election"));
         let (thread, metrics) = (self.thread.clone(), self.metrics.clone());
@@ -510,9 +514,9 @@ fn pem_certificate(der: &[u8]) -> String {
     format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
 }
 
-fn finishers(file: &str, pool: &BlockingPool) -> Result<Finishers, ManagerError> {
-    let finishers = Finishers::default().with(DIRECTORIES, Arc::new(Directories));
-    let Some(path) = path(file) else { return Ok(finishers) };
+fn finishers(flags: &Flags, threads: Threads, pool: &BlockingPool) -> Result<Finishers, ManagerError> {
+    let finishers = Finishers::default().with(DIRECTORIES, Arc::new(Directories::new(threads)));
+    let Some(path) = path(&flags.service_account_private_key_file) else { return Ok(finishers) };
     let pem = read("service-account-private-key-file", path)?;
     let signer = PrivateKeySigner::from_pem(&pem)
         .map_err(|error| ManagerError::signing_key(PathBuf::from(path), &error))?;

@@ -21,6 +21,10 @@ use coxswain_machinery::telemetry::ManagerMetrics;
 
 /// The manager's name in `running_managed_controllers`.
 const MANAGER: &str = "kube-controller-manager";
+/// The controller that `running_managed_controllers` of kube-controller-manager has under a name of its own, and that name. It has no
+/// other controllers.
+const NODE_IPAM: &str = "node-ipam-controller";
+const NODE_IPAM_OF_KCM: &str = "nodeipam";
 /// Why controllers of cloud providers do not run.
 const LEFT_TO_CLOUD: &str = "left to a cloud controller manager";
 
@@ -243,11 +247,17 @@ async fn report_running(
     stop: CancellationToken,
 ) -> Stop {
     let name = check.controller.descriptor.name;
+    let set_running = |is_running: bool| {
+        metrics.set_running(MANAGER, name, is_running);
+        if name == NODE_IPAM {
+            metrics.set_running(MANAGER, NODE_IPAM_OF_KCM, is_running);
+        }
+    };
     let mut phases = check.controller.phases();
     let mut checked = false;
     loop {
         let phase = phases.borrow_and_update().clone();
-        metrics.set_running(MANAGER, name, phase == Phase::Running);
+        set_running(phase == Phase::Running);
         let is_checked = check.is_checked(&phase);
         if is_checked && !checked {
             health.add(Arc::clone(&check) as _);
@@ -258,7 +268,7 @@ async fn report_running(
         tokio::select! {
             biased;
             () = stop.cancelled() => {
-                metrics.set_running(MANAGER, name, false);
+                set_running(false);
                 return Stop::Finished;
             }
             changed = phases.changed() => if changed.is_err() { return Stop::Finished },

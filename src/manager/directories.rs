@@ -1,24 +1,35 @@
 //! The directories that are volumes on the manager's own machine: they are made, and removed, for the controller that binds volumes.
 //!
-//! Only what is below `/tmp` is touched, also where links lead elsewhere. It is for development clusters: the work is done where it is
-//! asked for.
+//! Only what is below `/tmp` is touched, also where links lead elsewhere. It is for development clusters. The work is done on threads of
+//! its own, because a directory may have millions of files.
 
 use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use futures::future::{BoxFuture, FutureExt as _, ready};
+use futures::future::{BoxFuture, FutureExt as _};
 use serde_json::Value;
 
+use coxswain_machinery::environment::Threads;
 use coxswain_machinery::executor::{FinishError, Finisher};
+use coxswain_machinery::framework::BlockingPool;
 use coxswain_machinery::wire::text::raw_bytes;
 
 /// Where directories may be.
 const BELOW: &str = "/tmp";
 
+/// Directories that are removed at the same time.
+const PLACES: usize = 4;
+
 /// Makes and removes directories.
-pub(super) struct Directories;
+pub(super) struct Directories(BlockingPool);
+
+impl Directories {
+    pub(super) fn new(threads: Threads) -> Self {
+        Self(BlockingPool::new(threads, PLACES))
+    }
+}
 
 impl Finisher for Directories {
     fn finish<'a>(
@@ -26,13 +37,16 @@ impl Finisher for Directories {
         object: &'a [u8],
         details: &'a Value,
     ) -> BoxFuture<'a, Result<Vec<u8>, FinishError>> {
-        let done = match (details["make"].as_str(), details["remove"].as_str()) {
-            (Some(path), None) => make(&file_name(path)),
-            (None, Some(path)) => remove(&file_name(path)),
-            _ => return ready(Err(FinishError::Unfit("there is no such order".to_owned()))).boxed(),
-        };
-        let done = done.map_err(|error| FinishError::Failed(error.to_string()));
-        ready(done.map(|()| object.to_vec())).boxed()
+        async move {
+            let (is_made, path) = match (details["make"].as_str(), details["remove"].as_str()) {
+                (Some(path), None) => (true, file_name(path)),
+                (None, Some(path)) => (false, file_name(path)),
+                _ => return Err(FinishError::Unfit("there is no such order".to_owned())),
+            };
+            let done = self.0.run(move || if is_made { make(&path) } else { remove(&path) }).await;
+            done.map(|()| object.to_vec()).map_err(|error| FinishError::Failed(error.to_string()))
+        }
+        .boxed()
     }
 }
 
@@ -81,7 +95,27 @@ mod tests {
     use serde_json::json;
 
     fn order(details: &Value) -> Result<Vec<u8>, FinishError> {
-        Directories.finish(b"object", details).now_or_never().expect("it is done at once")
+        let here = Directories(BlockingPool::inline());
+        here.finish(b"object", details).now_or_never().expect("it is done at once")
+    }
+
+    #[tokio::test]
+    async fn directory_is_removed_off_the_thread_of_the_controllers() {
+        let root = format!("/tmp/coxswain-directories-beside-{}", std::process::id());
+        fs::create_dir_all(&root).unwrap();
+        let pool = BlockingPool::new(Threads::Own, 1);
+        let (release, blocked) = std::sync::mpsc::sync_channel(1);
+        let busy = pool.clone();
+        let mut first = Box::pin(busy.run(move || blocked.recv()));
+        assert!(futures::poll!(&mut first).is_pending());
+        let (directories, details) = (Directories(pool), json!({ "remove": root }));
+        let mut removing = directories.finish(b"object", &details);
+        assert!(futures::poll!(&mut removing).is_pending(), "it waits for a thread");
+        assert!(Path::new(&root).exists());
+        release.send(()).unwrap();
+        first.await.unwrap();
+        assert_eq!(removing.await.unwrap(), b"object");
+        assert!(!Path::new(&root).exists());
     }
 
     #[test]

@@ -123,6 +123,7 @@ impl<L: LeaseApi> Lock<L> {
         if ended == TermEnd::Lost {
             self.metrics.set_leading(&self.name, false);
             tracing::error!(lease = self.name, "leadership lost");
+            self.record("stopped leading");
         }
         ended
     }

@@ -130,7 +130,7 @@ live_reads! {
         TOKEN_SECRET = ("secret", "GET secrets", 0,
             "Before the reference of an account to a deleted Secret is removed.");
         TOKEN_ACCOUNT = ("account", "GET serviceaccounts", 0,
-            "Before a token Secret of a deleted account is deleted.");
+            "Before a token is signed, and before a token Secret of a deleted account is deleted.");
     }
     "statefulset-controller" {
         STATEFUL_SET_ADOPTION = ("adoption", "GET statefulsets", 0,

@@ -23,6 +23,8 @@ use coxswain_machinery::model::clock::SharedClock;
 use coxswain_machinery::telemetry::ManagerMetrics;
 use coxswain_machinery::telemetry::Registry;
 
+mod losing;
+
 /// How long reconciles in flight take to end.
 const IN_FLIGHT: Duration = Duration::from_secs(3);
 

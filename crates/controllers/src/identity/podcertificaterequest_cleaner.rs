@@ -67,10 +67,11 @@ struct View {
 }
 
 impl View {
-    /// How long it stays; `None` if it does not say when it was made.
-    fn left(&self, now: Timestamp) -> Option<SignedDuration> {
-        let made = self.request.metadata.creation_timestamp?;
-        Some(STAYS.saturating_sub(now.duration_since(made.into())))
+    /// How long it stays. One that does not say when it was made, which only a hand in etcd can make, is old enough, as with
+    /// kube-controller-manager.
+    fn left(&self, now: Timestamp) -> SignedDuration {
+        let made = self.request.metadata.creation_timestamp;
+        made.map_or(SignedDuration::ZERO, |made| STAYS.saturating_sub(now.duration_since(made.into())))
     }
 }
 
@@ -83,7 +84,7 @@ impl Room for Cleaner {
     }
 
     fn plan(view: &View, now: Timestamp) -> Plan {
-        let Some(left) = view.left(now) else { return Plan::default() };
+        let left = view.left(now);
         if left.is_positive() {
             return Plan { requeue_after: Some(left.unsigned_abs().min(LATEST_LOOK)), ..Plan::default() };
         }
@@ -97,12 +98,13 @@ impl Room for Cleaner {
     }
 
     fn reasons(view: &View, now: Timestamp) -> Vec<String> {
-        let when = match view.left(now) {
-            None => "does not say when it was made, and stays".to_owned(),
-            Some(left) if left.is_positive() => {
-                format!("goes a quarter of an hour after it was made, in {}", time(left.unsigned_abs()))
-            }
-            Some(_) => "was made a quarter of an hour ago: it goes".to_owned(),
+        let left = view.left(now);
+        let when = if view.request.metadata.creation_timestamp.is_none() {
+            "does not say when it was made: it goes".to_owned()
+        } else if left.is_positive() {
+            format!("goes a quarter of an hour after it was made, in {}", time(left.unsigned_abs()))
+        } else {
+            "was made a quarter of an hour ago: it goes".to_owned()
         };
         vec![format!("The request {when}.")]
     }
@@ -150,7 +152,7 @@ mod tests {
             (Some(899), Some(1)),
             (Some(900), Some(0)),
             (Some(100_000), Some(0)),
-            (None, None),
+            (None, Some(0)),
         ] {
             assert_eq!(decided(&view(ago)), expected, "{ago:?}");
         }
@@ -170,7 +172,7 @@ mod tests {
         for (ago, expected) in [
             (Some(0), "The request goes a quarter of an hour after it was made, in 15m."),
             (Some(900), "The request was made a quarter of an hour ago: it goes."),
-            (None, "The request does not say when it was made, and stays."),
+            (None, "The request does not say when it was made: it goes."),
         ] {
             assert_eq!(Cleaner::reasons(&view(ago), now()), [expected]);
         }

@@ -505,14 +505,15 @@ impl<L: LeaseApi> Elector<L> {
 /// The health check `leaderElection`: a leader that has not renewed for the lease's duration and a grace period has
 /// hung, and should be restarted. A standby is always healthy.
 pub struct ElectorHealth<L> {
-    elector: Arc<Elector<L>>,
+    /// Each with the name of its Lease.
+    electors: Vec<(String, Arc<Elector<L>>)>,
     grace: Duration,
 }
 
 impl<L: LeaseApi> ElectorHealth<L> {
-    /// Watches over `elector`, with `grace` beyond the lease's duration.
-    pub fn new(elector: Arc<Elector<L>>, grace: Duration) -> Self {
-        Self { elector, grace }
+    /// Watches over electors, each with the name of its Lease, with `grace` beyond a lease's duration.
+    pub fn new(electors: Vec<(String, Arc<Elector<L>>)>, grace: Duration) -> Self {
+        Self { electors, grace }
     }
 }
 
@@ -522,12 +523,13 @@ impl<L: LeaseApi> HealthCheck for ElectorHealth<L> {
     }
 
     fn check(&self) -> Result<(), String> {
-        let limit = self.elector.timing.lease + self.grace;
-        match self.elector.unchanged_for() {
-            Some(unchanged) if self.elector.is_leading() && unchanged > limit => {
-                Err("failed election to renew leadership on lease".to_owned())
-            }
-            _ => Ok(()),
+        let is_hung = |elector: &Elector<L>| {
+            let limit = elector.timing.lease + self.grace;
+            elector.is_leading() && elector.unchanged_for().is_some_and(|unchanged| unchanged > limit)
+        };
+        match self.electors.iter().find(|(_, elector)| is_hung(elector)) {
+            Some((lease, _)) => Err(format!("failed election to renew leadership on lease {lease}")),
+            None => Ok(()),
         }
     }
 }

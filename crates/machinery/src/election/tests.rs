@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::fixture::{Fake, PausedClock, Server, TIMING};
 use super::*;
 use crate::model::clock::SharedClock;
+use crate::serve::HealthCheck as _;
 use crate::wire::splice::get;
 use crate::wire::{Message as _, Str, Value};
 
@@ -454,6 +455,25 @@ async fn a_hand_over_is_tried_again_until_the_renew_deadline() {
     let (done, ()) = tokio::join!(a.hand_over(None), recovery);
     done.unwrap();
     assert_eq!(holder(&server), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn health_check_watches_every_elector_and_names_the_lease() {
+    let servers = [Arc::new(Server::default()), Arc::new(Server::default())];
+    let [main, second] = servers.each_ref().map(|server| candidate(server, "a"));
+    let stop = CancellationToken::new();
+    assert!(main.acquire(&stop).await && second.acquire(&stop).await);
+    let grace = Duration::from_secs(20);
+    let named = [("main", &main), ("second", &second)];
+    let named = named.map(|(lease, elector)| (lease.to_owned(), Arc::clone(elector)));
+    let health = ElectorHealth::new(named.to_vec(), grace);
+    // The main elector hangs, and the second one renews its Lease.
+    let limit = TIMING.lease + grace;
+    assert!(timeout(limit, second.hold(&stop)).await.is_err());
+    assert_eq!(health.check(), Ok(()));
+    assert!(timeout(Duration::from_secs(5), second.hold(&stop)).await.is_err());
+    let failed = "failed election to renew leadership on lease main";
+    assert_eq!(health.check(), Err(failed.to_owned()));
 }
 
 #[tokio::test(start_paused = true)]

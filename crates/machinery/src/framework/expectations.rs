@@ -46,12 +46,16 @@ const SWEEP_FLOOR: usize = 64;
 
 /// The expectations of all controllers, for as long as the process lives.
 #[derive(Debug, Default)]
-pub struct ExpectationsRegistry(Mutex<HashMap<(&'static str, &'static str), Arc<Expectations>>>);
+pub struct ExpectationsRegistry(Mutex<HashMap<LoopId, Arc<Expectations>>>);
+
+/// A loop of a controller: the controller's name, the queue's, and the number of earlier loops of the controller with that queue name.
+/// Loops may share the name of their metrics, and their keys mean different objects.
+type LoopId = (&'static str, &'static str, usize);
 
 impl ExpectationsRegistry {
-    /// Those of a loop, by its controller's name and its queue's.
-    pub fn of(&self, controller: &'static str, queue: &'static str) -> Arc<Expectations> {
-        Arc::clone(self.0.lock().entry((controller, queue)).or_default())
+    /// Those of a loop, by the names of its controller and its queue, and by how many loops of that queue name come before it.
+    pub fn of(&self, controller: &'static str, queue: &'static str, earlier: usize) -> Arc<Expectations> {
+        Arc::clone(self.0.lock().entry((controller, queue, earlier)).or_default())
     }
 }
 

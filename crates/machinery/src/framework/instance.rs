@@ -454,9 +454,10 @@ impl Instance {
             let objects = handles.store(kind, None);
             self.resyncs.push(Resync { period, objects, queue: Arc::clone(&queue) });
         }
+        let earlier = self.loops.iter().filter(|earlier| earlier.worker.queue_name == each.queue).count();
         let mut freshness = Freshness::new(
             Caches::new(each.kind, handles.stores()),
-            runtime.expectations.of(self.name, each.queue),
+            runtime.expectations.of(self.name, each.queue, earlier),
             Arc::clone(&queue),
             runtime.observer.clone(),
         );

@@ -66,6 +66,11 @@ impl TokenBucket {
         level.0 = if is_there { after } else { level.0.min(empty) };
         is_there
     }
+
+    /// Gives back a token that was taken and not used.
+    pub fn give_back(self, level: &mut BucketLevel) {
+        level.0 = level.0.saturating_sub(self.interval);
+    }
 }
 
 #[cfg(test)]

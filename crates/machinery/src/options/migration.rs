@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 
-use super::error::OptionError;
+use super::error::{OptionError, OptionWarning};
 use super::flags::Flags;
 use crate::api::document::Document;
 use crate::framework::Descriptor;
@@ -32,7 +32,7 @@ pub struct LeaderMigration {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ControllerLeader {
-    /// The controller, by its name or an alias.
+    /// The name of the controller. An alias names none, as in kube-controller-manager: replicas of both must agree on the lock.
     #[serde(default)]
     pub name: String,
     /// The component that runs it; `*` for whichever holds the second lock.
@@ -72,9 +72,7 @@ impl LeaderMigration {
         if descriptor.special {
             return MigrationLock::Main;
         }
-        let named = |leader: &&ControllerLeader| {
-            leader.name == descriptor.name || descriptor.aliases.contains(&leader.name.as_str())
-        };
+        let named = |leader: &&ControllerLeader| leader.name == descriptor.name;
         // Of several entries for one controller the last counts.
         match self.controller_leaders.iter().rev().find(named) {
             None => MigrationLock::Main,
@@ -82,6 +80,20 @@ impl LeaderMigration {
                 MigrationLock::Migration
             }
             Some(_) => MigrationLock::Other,
+        }
+    }
+
+    /// Warns of entries that name a controller by an alias.
+    pub(super) fn warn_of_aliases(&self, registry: &[Descriptor], warnings: &mut Vec<OptionWarning>) {
+        for descriptor in registry {
+            let names = self.controller_leaders.iter().map(|leader| leader.name.as_str());
+            // Linear: a controller has two aliases at most.
+            for alias in names.filter(|name| descriptor.aliases.contains(name)) {
+                let name = descriptor.name;
+                let message =
+                    format!("{alias:?} is an alias and matches no controller; name {name:?} to migrate it");
+                warnings.push(OptionWarning::new(FLAG, message));
+            }
         }
     }
 
@@ -149,7 +161,7 @@ fn parse(text: &str) -> Result<LeaderMigration, Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::{ControllerLeader, LeaderMigration, MigrationLock, parse};
-    use crate::options::fixture::find;
+    use crate::options::fixture::{find, registry};
 
     const HEAD: &str = "apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\n";
 
@@ -204,10 +216,11 @@ mod tests {
             |name: &str, component: &str| ControllerLeader { name: name.into(), component: component.into() };
         let migration = LeaderMigration {
             controller_leaders: vec![
-                leader("service", "*"),
+                leader("service-lb-controller", "*"),
                 leader("node-route-controller", "kube-controller-manager"),
-                leader("nodeipam", "cloud-controller-manager"),
-                leader("serviceaccount-token", "*"),
+                leader("node-ipam-controller", "cloud-controller-manager"),
+                leader("deployment", "*"),
+                leader("serviceaccount-token-controller", "*"),
             ],
             ..LeaderMigration::default()
         };
@@ -220,5 +233,9 @@ mod tests {
         ] {
             assert_eq!(migration.lock_of(find(name).unwrap()), lock, "{name}");
         }
+        let mut warnings = Vec::new();
+        migration.warn_of_aliases(registry(), &mut warnings);
+        let [warning] = warnings.as_slice() else { panic!("{warnings:?}") };
+        assert!(warning.message.contains("\"deployment\" is an alias"), "{warning:?}");
     }
 }

@@ -164,6 +164,9 @@ pub fn parse(
         EffectiveVersions::complete(&flags.emulated_version, &flags.min_compatibility_version, &mut found);
     let gates = FeatureGates::complete(&flags.feature_gates, versions.emulated, &mut found, &mut warnings);
     let leader_migration = LeaderMigration::complete(&flags, &mut found);
+    if let Some(migration) = &leader_migration {
+        migration.warn_of_aliases(registry, &mut warnings);
+    }
     let tracing = traces::complete(&flags, &mut found);
     let push = traces::complete_push(&flags, &mut found);
     let metric_labels = metric_labels::complete(&flags, &mut found);

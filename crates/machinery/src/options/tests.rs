@@ -255,8 +255,10 @@ fn what_can_not_be_read_is_refused() {
 
 #[test]
 fn everything_wrong_is_reported_together_and_once() {
-    let errors = errors(&["--nope", "3", "--secure-port=x", "--controllers=foo", "--cluster-cidr=x", "bar"]);
-    let starts = ["unknown flag --nope", "--secure-port:", "unexpected", "--controllers:", "--cluster-cidr:"];
+    let three = "--service-cluster-ip-range=10.0.0.0/24,10.0.1.0/24,fd00::/108";
+    let errors = errors(&["--nope", "3", "--secure-port=x", "--controllers=foo", three, "bar"]);
+    let ranges = "--service-cluster-ip-range:";
+    let starts = ["unknown flag --nope", "--secure-port:", "unexpected", "--controllers:", ranges];
     assert_eq!(errors.len(), starts.len(), "{errors:?}");
     for start in starts {
         assert!(errors.iter().any(|error| error.starts_with(start)), "{start}: {errors:?}");

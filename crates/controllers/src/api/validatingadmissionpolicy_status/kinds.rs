@@ -13,6 +13,7 @@ use coxswain_machinery::wire::Str;
 const MOST: usize = 10;
 /// So many combinations of a policy's rules are looked at. Lists of some thousand names have more than could ever be.
 const MOST_COMBINATIONS: usize = 100_000;
+/// A group or version with one anywhere, such as `*.k8s.io`, names none.
 const WILDCARD: &str = "*";
 
 /// A kind of objects, in the order in which warnings name them.
@@ -74,7 +75,7 @@ fn rules(spec: &ValidatingAdmissionPolicySpec) -> impl Iterator<Item = &Admissio
 /// What a rule names: all combinations of group, version and resource, in order.
 fn named(rule: &AdmissionRule) -> impl Iterator<Item = (&Str, &Str, &Str)> {
     let has_wildcard =
-        [&rule.api_groups, &rule.api_versions].into_iter().flatten().any(|each| each == WILDCARD);
+        [&rule.api_groups, &rule.api_versions].into_iter().flatten().any(|each| each.contains(WILDCARD));
     let groups = if has_wildcard { Vec::new() } else { sorted(&rule.api_groups) };
     let versions = sorted(&rule.api_versions);
     let mut resources = sorted(&rule.resources);

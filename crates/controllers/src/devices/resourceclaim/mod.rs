@@ -93,6 +93,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         by_controller: claims.dependents(),
         templates: templates.lister(),
         prioritized_lists: (build.gate)("DRAPrioritizedList"),
+        admin_access: (build.gate)("DRAAdminAccess"),
     };
     let room = Arc::new(room);
     let mut of_pods = vec![

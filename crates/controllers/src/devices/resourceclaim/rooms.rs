@@ -28,8 +28,8 @@ impl Room<Note> for PodRoom {
         // What is done needs no claims. (The original goes on making them, and reserving.)
         let needs = |pod: &Arc<Pod>| !pod.metadata.is_deleting() && !pod.is_finished();
         let Some(pod) = rooms.pods.get(key).filter(needs) else { return Ok(Observation::Nothing) };
-        let group = rooms.group_of(&pod)?;
-        rooms.observe(of_pod(&pod), group.as_deref(), read)
+        let membership = rooms.membership(&pod);
+        rooms.observe(of_pod(&pod), membership.as_ref(), read)
     }
 
     fn plan(view: &View, _: Timestamp) -> Plan<Note> {

@@ -8,7 +8,9 @@ use coxswain_machinery::api::Kind;
 use coxswain_machinery::api::kinds::{POD_GROUPS, PODS, RESOURCE_CLAIMS};
 use coxswain_machinery::api::meta::{ObjectMeta, OwnerReference};
 use coxswain_machinery::api::pod::Pod;
-use coxswain_machinery::api::resource::{ResourceClaim, ResourceClaimSpec, ResourceClaimTemplate};
+use coxswain_machinery::api::resource::{
+    ResourceClaim, ResourceClaimConsumer, ResourceClaimSpec, ResourceClaimTemplate,
+};
 use coxswain_machinery::api::scheduling::PodGroup;
 use coxswain_machinery::framework::{DeclaredRead, Observation, ObserveError, Read, Reads};
 use coxswain_machinery::informer::{Dependents, Lister, downcast};
@@ -28,6 +30,15 @@ pub(super) struct Rooms {
     pub(super) templates: Lister<ResourceClaimTemplate>,
     /// Whether requests may have alternatives.
     pub(super) prioritized_lists: bool,
+    /// Whether requests may ask for access as an administrator.
+    pub(super) admin_access: bool,
+}
+
+/// The PodGroup that a pod names.
+pub(super) struct Membership {
+    name: Str,
+    /// `None` if the cache lacks it.
+    group: Option<Arc<PodGroup>>,
 }
 
 /// What claims are made for.
@@ -124,25 +135,22 @@ impl Found {
 }
 
 impl Rooms {
-    /// The PodGroup of a pod, where such have claims. It comes before its pods do anything about theirs.
-    pub(super) fn group_of(&self, pod: &Pod) -> Result<Option<Arc<PodGroup>>, ObserveError> {
-        let Some(groups) = self.groups.as_ref().filter(|_| !pod.shape.pod_group.is_empty()) else {
-            return Ok(None);
-        };
-        let key = Key::new(pod.metadata.namespace.clone(), pod.shape.pod_group.clone());
-        let absent =
-            || ObserveError::Retry(format!("pod {}: PodGroup {key} is not there", Key::of(&pod.metadata)));
-        groups.get(&key).map(Some).ok_or_else(absent)
+    /// Returns the PodGroup that a pod names, where PodGroups have claims.
+    pub(super) fn membership(&self, pod: &Pod) -> Option<Membership> {
+        let groups = self.groups.as_ref()?;
+        let name = Some(&pod.shape.pod_group).filter(|name| !name.is_empty())?;
+        let group = groups.get(&Key::new(pod.metadata.namespace.clone(), name.clone()));
+        Some(Membership { name: name.clone(), group })
     }
 
     /// An owner, and what there is of its entries.
     pub(super) fn observe(
         &self,
         owner: Owner,
-        group: Option<&PodGroup>,
+        membership: Option<&Membership>,
         read: &Reads,
     ) -> Result<Observation<View>, ObserveError> {
-        let mut look = Look { rooms: self, owner: &owner, group, read, needs: Vec::new() };
+        let mut look = Look { rooms: self, owner: &owner, membership, read, needs: Vec::new() };
         let mut found = Vec::with_capacity(owner.entries.len());
         for entry in &owner.entries {
             found.push(look.find(entry)?);
@@ -161,7 +169,7 @@ impl Rooms {
 struct Look<'a> {
     rooms: &'a Rooms,
     owner: &'a Owner,
-    group: Option<&'a PodGroup>,
+    membership: Option<&'a Membership>,
     read: &'a Reads,
     needs: Vec<DeclaredRead>,
 }
@@ -181,7 +189,7 @@ impl Look<'_> {
             }
             _ => {}
         }
-        if let Some(group) = self.group.filter(|group| shares(group, entry)) {
+        if let Some(group) = self.group()?.filter(|group| shares(group, entry)) {
             let made = self.made_for(&group.metadata, &POD_GROUPS, entry);
             return Ok(made.map_or(Found::LeftToGroup, Found::Unrecorded));
         }
@@ -191,14 +199,31 @@ impl Look<'_> {
         Ok(self.template(template))
     }
 
+    /// The PodGroup of the pod. Claims that are missing, or not reserved, cannot be judged without it.
+    ///
+    /// # Errors
+    /// The cache lacks the PodGroup.
+    fn group(&self) -> Result<Option<&PodGroup>, ObserveError> {
+        let Some(Membership { name, group }) = self.membership else { return Ok(None) };
+        let absent = || {
+            let (pod, namespace) = (Key::of(&self.owner.metadata), self.owner.metadata.namespace.clone());
+            ObserveError::Retry(format!(
+                "pod {pod}: PodGroup {} is not there",
+                Key::new(namespace, name.clone())
+            ))
+        };
+        group.as_deref().map(Some).ok_or_else(absent)
+    }
+
     fn unsupported(&self, entry: &Entry) -> String {
         let ObjectMeta { namespace, name, .. } = &self.owner.metadata;
-        let what = if self.owner.kind == &PODS { "pod" } else { "podgroup" };
-        format!(
-            "checking for claim before creating it: {what} \"{namespace}/{name}\", spec.resourceClaim {:?}: none of the \
-             supported fields are set",
-            entry.name.as_str()
-        )
+        let entry = entry.name.as_str();
+        let subject = if self.owner.kind == &PODS {
+            format!("pod \"{namespace}/{name}\", spec.resourceClaim {entry:?}")
+        } else {
+            format!("PodGroup {namespace}/{name}, spec.resourceClaim {entry}")
+        };
+        format!("checking for claim before creating it: {subject}: none of the supported fields are set")
     }
 
     /// A claim by its name. One that is recorded and that the cache has not is asked for: the cache may be late, and a second
@@ -219,8 +244,25 @@ impl Look<'_> {
     }
 
     fn is_owned(&self, claim: &ObjectMeta) -> bool {
-        let is_groups = |group: &PodGroup| claim.is_controlled_by(&group.metadata);
-        claim.is_controlled_by(&self.owner.metadata) || self.group.is_some_and(is_groups)
+        let is_groups = |Membership { name, group }: &Membership| match group {
+            Some(group) => claim.is_controlled_by(&group.metadata),
+            // Its UID is not known.
+            None => {
+                claim.controller().is_some_and(|owner| owner.kind == POD_GROUPS.kind && owner.name == *name)
+            }
+        };
+        claim.is_controlled_by(&self.owner.metadata) || self.membership.is_some_and(is_groups)
+    }
+
+    /// Whether a claim is reserved for the owner, or by name for its PodGroup.
+    fn is_reserved(&self, claim: &ResourceClaim) -> bool {
+        let is_groups = |held: &ResourceClaimConsumer| {
+            held.api_group == POD_GROUPS.group
+                && held.resource == POD_GROUPS.resource
+                && self.membership.is_some_and(|membership| held.name == membership.name)
+        };
+        let uid = self.owner.metadata.uid.to_str();
+        claim.status.reserved_for.iter().any(|held| held.uid == uid || is_groups(held))
     }
 
     /// The claim that was made for an entry of an owner: in this reconcile, or as the cache has it. The first by name, if there
@@ -258,6 +300,9 @@ impl Look<'_> {
             let fault = "template includes a prioritized list of subrequests, but the feature is disabled";
             return Found::Fault(fault.to_owned());
         }
+        if !self.rooms.admin_access && asks_for_admin_access(&template) {
+            return Found::Fault("admin access is requested, but the feature is disabled".to_owned());
+        }
         Found::Missing(template)
     }
 
@@ -272,11 +317,11 @@ impl Look<'_> {
                 continue;
             }
             let Some(claim) = self.claim(name)? else { break };
-            let consumer = self.consumer(entry);
-            let is_listed =
-                claim.status.reserved_for.iter().any(|held| held.uid == consumer.uid) || names.contains(name);
-            if claim.status.allocation.is_some() && !is_listed {
+            let is_needed =
+                claim.status.allocation.is_some() && !self.is_reserved(&claim) && !names.contains(name);
+            if is_needed {
                 names.insert(name);
+                let consumer = self.consumer(entry)?;
                 unreserved.push(Reservation { claim, consumer });
             }
         }
@@ -284,12 +329,12 @@ impl Look<'_> {
     }
 
     /// Who is to use the claim of an entry: the PodGroup if the claim is its.
-    fn consumer(&self, entry: &Entry) -> Consumer {
-        let (kind, metadata) = match self.group.filter(|group| shares(group, entry)) {
+    fn consumer(&self, entry: &Entry) -> Result<Consumer, ObserveError> {
+        let (kind, metadata) = match self.group()?.filter(|group| shares(group, entry)) {
             Some(group) => (&POD_GROUPS, &group.metadata),
             None => (self.owner.kind, &self.owner.metadata),
         };
-        Consumer { kind, name: metadata.name.clone(), uid: metadata.uid.to_str() }
+        Ok(Consumer { kind, name: metadata.name.clone(), uid: metadata.uid.to_str() })
     }
 }
 
@@ -306,4 +351,13 @@ fn shares(group: &PodGroup, entry: &Entry) -> bool {
 fn has_alternatives(template: &ResourceClaimTemplate) -> bool {
     let spec = ResourceClaimSpec::decode(&template.spec.spec.0);
     spec.is_ok_and(|spec| spec.devices.requests.iter().any(|request| !request.first_available.is_empty()))
+}
+
+/// Whether a request of a template asks for access as an administrator. Alternatives cannot.
+fn asks_for_admin_access(template: &ResourceClaimTemplate) -> bool {
+    let spec = ResourceClaimSpec::decode(&template.spec.spec.0);
+    spec.is_ok_and(|spec| {
+        let exact = spec.devices.requests.iter().filter_map(|request| request.exactly.as_deref());
+        exact.into_iter().any(|request| request.admin_access == Some(true))
+    })
 }

@@ -76,7 +76,7 @@ impl Order {
         let until = self.at.saturating_add(self.lasts).saturating_sub(earlier).min(end);
         if end <= from {
             Err(Expired::Long(when()))
-        } else if until <= self.at {
+        } else if end <= self.at {
             Err(Expired::Lately(when()))
         } else {
             Ok(Validity { from, until })
@@ -131,7 +131,9 @@ mod tests {
             let until = order(YEAR, None).validity(NOW + end).map(|validity| validity.until - NOW);
             assert_eq!(until, expected, "{end}");
         }
-        assert!(order(0, None).validity(i64::MAX).is_err(), "nothing lasts for no time");
+        // As with kube-controller-manager: of no use, and the operator has asked for it.
+        let none = order(0, None).validity(i64::MAX);
+        assert_eq!(none, Ok(Validity { from: NOW - 300, until: NOW }), "--cluster-signing-duration=0");
     }
 
     #[test]

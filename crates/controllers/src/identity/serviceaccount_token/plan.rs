@@ -82,6 +82,15 @@ fn plan_filling(view: &TokenView, account: &ServiceAccount) -> Plan {
     };
     let mut write = Write::new(&SECRETS, Key::of(&secret.metadata), verb);
     write.tolerate = Tolerate { absent: true, ..Tolerate::default() };
+    if needs_token {
+        // A token for an earlier account of the name is of no use, and its Secret would be deleted with the cache's next news.
+        plan.steps.push(Step::Verify(Verify {
+            read: &TOKEN_ACCOUNT,
+            kind: &SERVICE_ACCOUNTS,
+            key: Key::of(&account.metadata),
+            expect: Expect::Exists(account.metadata.uid.clone()),
+        }));
+    }
     plan.steps.push(Step::Write(write));
     plan
 }

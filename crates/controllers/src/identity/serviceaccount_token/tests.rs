@@ -72,6 +72,15 @@ fn view(data: &[(&str, &str)], account: Option<Arc<ServiceAccount>>, uid: &str) 
 fn only_write(plan: &Plan) -> &Verb {
     match plan.steps.as_slice() {
         [Step::Write(write)] => &write.verb,
+        [Step::Verify(verify), Step::Write(write)] if matches!(write.verb, Verb::UpdateFinished { .. }) => {
+            assert_eq!((verify.kind, &verify.key), (&SERVICE_ACCOUNTS, &Key::new("team", "app")));
+            assert_eq!(
+                verify.expect,
+                Expect::Exists("account-uid".into()),
+                "no token is signed for another one"
+            );
+            &write.verb
+        }
         steps => panic!("{steps:?}"),
     }
 }
@@ -79,6 +88,7 @@ fn only_write(plan: &Plan) -> &Verb {
 #[test]
 fn an_empty_secret_is_filled_and_keeps_what_is_unknown() {
     let plan = plan_token(&view(&[("mine", "x")], Some(account()), ""));
+    assert!(matches!(plan.steps[0], Step::Verify(_)), "the account is read live: {plan:?}");
     let Verb::UpdateFinished { object, order } = only_write(&plan) else { panic!("{plan:?}") };
     assert_eq!(order.finisher, TOKEN_SIGNER);
     let claims = &order.details;

@@ -17,10 +17,17 @@ pub(super) struct Blocks {
     range: IpNet,
     /// The prefix length of a block.
     prefix: u8,
-    /// Single blocks, and how many have them.
-    single: BTreeMap<u64, u32>,
-    /// Ranges of several blocks. They are few: nobody but people gives them.
-    wide: Vec<Span>,
+    /// Runs of blocks that somebody has, by their first block. They do not overlap, and adjacent runs have different counts.
+    taken: BTreeMap<u64, Run>,
+    /// The number of blocks in these runs.
+    used: u64,
+}
+
+/// Neighbouring blocks with the same number of owners.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    last: u64,
+    count: u32,
 }
 
 /// A block that is free.
@@ -34,7 +41,7 @@ pub(super) struct Free {
 impl Blocks {
     /// A range with blocks of a prefix length that is not shorter than its own.
     pub(super) fn new(range: IpNet, prefix: u8) -> Self {
-        Self { range: range.trunc(), prefix, single: BTreeMap::new(), wide: Vec::new() }
+        Self { range: range.trunc(), prefix, taken: BTreeMap::new(), used: 0 }
     }
 
     /// The range that is cut.
@@ -49,22 +56,13 @@ impl Blocks {
 
     /// How many are taken.
     pub(super) fn used(&self) -> u64 {
-        let mut wide = self.wide.clone();
-        wide.sort_unstable();
-        let (mut covered, mut end) = (0, 0);
-        for (first, last) in wide {
-            let first = first.max(end);
-            covered += (last + 1).saturating_sub(first);
-            end = end.max(last + 1);
-        }
-        let single = self.single.keys().filter(|block| self.wide_over(**block).is_none()).count();
-        covered + single as u64
+        self.used
     }
 
-    /// The end of the wide ranges over a block, if there are any.
-    fn wide_over(&self, block: u64) -> Option<u64> {
-        let over = self.wide.iter().filter(|(first, last)| (*first..=*last).contains(&block));
-        over.map(|(_, last)| *last).max()
+    /// The last block of the run that a block is in, if it is taken.
+    fn run_over(&self, block: u64) -> Option<u64> {
+        let (_, run) = self.taken.range(..=block).next_back()?;
+        Some(run.last).filter(|last| *last >= block)
     }
 
     /// The blocks that a range touches: those in it, or the one that it lies in. `None` if it is none of this range.
@@ -90,25 +88,69 @@ impl Blocks {
     }
 
     /// Somebody has these.
-    pub(super) fn occupy(&mut self, span: Span) {
-        if span.0 == span.1 {
-            *self.single.entry(span.0).or_default() += 1;
-        } else {
-            self.wide.push(span);
+    pub(super) fn occupy(&mut self, (first, last): Span) {
+        self.split_around((first, last));
+        let (mut next, mut gaps) = (first, Vec::new());
+        for (start, run) in self.taken.range_mut(first..=last) {
+            if next < *start {
+                gaps.push((next, *start - 1));
+            }
+            run.count = run.count.saturating_add(1);
+            next = run.last.saturating_add(1);
         }
+        if next <= last {
+            gaps.push((next, last));
+        }
+        for (first, last) in gaps {
+            self.used += last - first + 1;
+            self.taken.insert(first, Run { last, count: 1 });
+        }
+        self.join_around((first, last));
     }
 
     /// Somebody has them no more.
-    pub(super) fn release(&mut self, span: Span) {
-        if span.0 == span.1 {
-            if let Some(count) = self.single.get_mut(&span.0) {
-                *count -= 1;
-                if *count == 0 {
-                    self.single.remove(&span.0);
-                }
+    pub(super) fn release(&mut self, (first, last): Span) {
+        self.split_around((first, last));
+        let runs: Vec<u64> = self.taken.range(first..=last).map(|(start, _)| *start).collect();
+        for start in runs {
+            let Some(run) = self.taken.get_mut(&start) else { continue };
+            run.count = run.count.saturating_sub(1);
+            if run.count == 0 {
+                self.used -= run.last - start + 1;
+                self.taken.remove(&start);
             }
-        } else if let Some(at) = self.wide.iter().position(|held| *held == span) {
-            self.wide.swap_remove(at);
+        }
+        self.join_around((first, last));
+    }
+
+    /// Splits the runs that reach over either end.
+    fn split_around(&mut self, (first, last): Span) {
+        for at in [first, last.saturating_add(1)] {
+            let Some((_, run)) = self.taken.range_mut(..at).next_back() else { continue };
+            if run.last >= at {
+                let tail = *run;
+                run.last = at - 1;
+                self.taken.insert(at, tail);
+            }
+        }
+    }
+
+    /// Joins neighbouring runs with the same count, within and at either end.
+    fn join_around(&mut self, (first, last): Span) {
+        let starts: Vec<u64> =
+            self.taken.range(first..=last.saturating_add(1)).map(|(start, _)| *start).collect();
+        for start in starts {
+            let Some(run) = self.taken.get(&start).copied() else { continue };
+            let is_joined = match self.taken.range_mut(..start).next_back() {
+                Some((_, before)) if before.last + 1 == start && before.count == run.count => {
+                    before.last = run.last;
+                    true
+                }
+                _ => false,
+            };
+            if is_joined {
+                self.taken.remove(&start);
+            }
         }
     }
 
@@ -119,16 +161,19 @@ impl Blocks {
         let mut tries = 0;
         for (mut block, end) in [(cursor, count), (0, cursor)] {
             while block < end {
-                let next = match self.wide_over(block) {
-                    Some(last) => last.saturating_add(1),
-                    None if self.single.contains_key(&block) => block + 1,
-                    None => return Some(Free { block, tries }),
-                };
+                let Some(last) = self.run_over(block) else { return Some(Free { block, tries }) };
+                let next = last.saturating_add(1);
                 tries += next.min(end) - block;
                 block = next;
             }
         }
         None
+    }
+
+    /// How many runs there are.
+    #[cfg(test)]
+    pub(super) fn runs(&self) -> usize {
+        self.taken.len()
     }
 
     /// The range that a block is.

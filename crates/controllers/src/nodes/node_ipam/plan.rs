@@ -10,11 +10,16 @@ use coxswain_machinery::api::kinds::NODES;
 use coxswain_machinery::model::plan::{EventSpec, Patch, Regarding, Tolerate, Verb};
 use coxswain_machinery::model::{Key, Plan, Step, Write};
 
+/// Number of failed patches in a row after which `CIDRAssignmentFailed` is emitted. kube-controller-manager sends a patch three times.
+const TRIES: u32 = 3;
+
 pub(super) fn plan(view: &View, _: Timestamp) -> Plan<Note> {
     let plan = Plan::default();
-    if view.has_failed {
-        let told = Step::Emit(event(&view.node, "CIDRAssignmentFailed"));
-        return Plan { steps: vec![told], ..plan }.with_note(Note::default());
+    if view.failures > 0 {
+        let is_told = view.failures.is_multiple_of(TRIES);
+        let told = is_told.then(|| Step::Emit(event(&view.node, "CIDRAssignmentFailed")));
+        let note = Note { failures: view.failures, ..Note::default() };
+        return Plan { steps: told.into_iter().collect(), ..plan }.with_note(note);
     }
     let waits = Note { waits: true, ..Note::default() };
     match &view.standing {
@@ -45,7 +50,7 @@ pub(super) fn plan(view: &View, _: Timestamp) -> Plan<Note> {
                 ..Write::new(&NODES, Key::of(metadata), Verb::Patch(Patch::Strategic(patch)))
             };
             let given = blocks.iter().map(|(free, _)| *free).collect();
-            Plan { steps: vec![Step::Write(write)], ..plan }.with_note(Note { given, waits: false })
+            Plan { steps: vec![Step::Write(write)], ..plan }.with_note(Note { given, ..Note::default() })
         }
     }
 }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::blocks::{Blocks, Free, Span};
 use super::metrics::Metrics;
 use coxswain_machinery::api::core::Node;
-use coxswain_machinery::framework::Memory;
+use coxswain_machinery::framework::{Memory, Outcome, ReconcileEnd};
 use coxswain_machinery::model::Key;
 use coxswain_machinery::model::addresses::parse_range;
 use coxswain_machinery::wire::Str;
@@ -21,6 +21,8 @@ pub(super) struct Note {
     pub(super) given: Vec<Free>,
     /// Nothing can be given now: it is looked at again as soon as that may have changed.
     pub(super) waits: bool,
+    /// How often patches of the node have failed in a row.
+    pub(super) failures: u32,
 }
 
 /// What a node's own ranges are here.
@@ -51,6 +53,8 @@ struct Held {
     /// Nodes that were there before this instance and do not fit, and why.
     strangers: BTreeMap<Str, String>,
     waiting: BTreeSet<Key>,
+    /// How often patches have failed in a row, by node.
+    failures: BTreeMap<Key, u32>,
 }
 
 #[derive(Debug)]
@@ -70,7 +74,12 @@ impl Pool {
             metrics.begins(blocks.range(), blocks.count(), blocks.used());
             Ranged { blocks, cursor: 0 }
         });
-        let held = Held { ranges: ranged.collect(), strangers: BTreeMap::new(), waiting: BTreeSet::new() };
+        let held = Held {
+            ranges: ranged.collect(),
+            strangers: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            failures: BTreeMap::new(),
+        };
         Self { held: Mutex::new(held), metrics }
     }
 
@@ -114,6 +123,11 @@ impl Pool {
         let before = ranged.blocks.used();
         change(&mut ranged.blocks);
         self.metrics.changed(ranged.blocks.range(), before, ranged.blocks.used(), ranged.blocks.count());
+    }
+
+    /// How often patches of a node have failed in a row.
+    pub(super) fn failures(&self, key: &Key) -> u32 {
+        self.held.lock().failures.get(key).copied().unwrap_or(0)
     }
 
     /// What a node's own ranges are.
@@ -169,6 +183,18 @@ impl Memory<Note> for Pool {
         }
         if note.waits {
             held.waiting.insert(key.clone());
+        }
+        if note.failures == 0 {
+            held.failures.remove(key);
+        } else {
+            held.failures.insert(key.clone(), note.failures);
+        }
+    }
+
+    fn ended(&self, key: &Key, ended: ReconcileEnd<'_>) {
+        if matches!(ended.outcome, Outcome::Absent) {
+            let mut held = self.held.lock();
+            held.failures.remove(key);
         }
     }
 }

@@ -166,7 +166,7 @@ fn follow(pool: &Pool, old: Option<&Node>, new: Option<&Node>, is_initial: bool)
 }
 
 fn looked_at(pool: &Pool, node: &Arc<Node>) -> (Plan<Note>, String) {
-    let view = View { node: Arc::clone(node), standing: pool.standing(node), has_failed: false };
+    let view = View { node: Arc::clone(node), standing: pool.standing(node), failures: 0 };
     (plan(&view, Timestamp::UNIX_EPOCH), reasons(&view).join(" "))
 }
 
@@ -308,14 +308,43 @@ fn ranges_of_services_are_left_out_also_when_they_are_wider() {
 }
 
 #[test]
-fn a_patch_that_failed_is_told_of_and_tried_again() {
+fn a_patch_that_failed_three_times_in_a_row_is_told_of_and_tried_again() {
     let (pool, _) = pool("10.244.0.0/16", &[]);
-    let bare = node("a", &[]);
-    let view = View { standing: pool.standing(&bare), node: bare, has_failed: true };
-    let plan = plan(&view, Timestamp::UNIX_EPOCH);
-    let [Step::Emit(event)] = plan.steps.as_slice() else { panic!("{:?}", plan.steps) };
-    assert_eq!((event.reason, event.warning), ("CIDRAssignmentFailed", false));
-    assert!(!plan.end);
+    let (bare, key) = (node("a", &[]), Key::new("", "a"));
+    for failures in 1..=6 {
+        assert_eq!(pool.failures(&key), failures - 1);
+        let view = View { standing: pool.standing(&bare), node: Arc::clone(&bare), failures };
+        let plan = plan(&view, Timestamp::UNIX_EPOCH);
+        assert!(!plan.end);
+        match plan.steps.as_slice() {
+            [] => assert!(!failures.is_multiple_of(3), "{failures}"),
+            [Step::Emit(event)] if failures.is_multiple_of(3) => {
+                assert_eq!((event.reason, event.warning), ("CIDRAssignmentFailed", false));
+            }
+            other => panic!("{other:?}"),
+        }
+        pool.commit(&key, plan.note);
+    }
+    assert_eq!(give(&pool, "a"), ["10.244.0.0/24"]);
+    assert_eq!(pool.failures(&key), 0, "a success ends the row");
+}
+
+#[test]
+fn taken_blocks_that_are_neighbours_are_kept_as_one_run() {
+    let mut blocks = Blocks::new(net("10.0.0.0/8"), 24);
+    for block in (0..20_000).chain(30_000..40_000) {
+        blocks.occupy((block, block));
+    }
+    assert_eq!((blocks.used(), blocks.runs()), (30_000, 2));
+    assert_eq!(blocks.free(0), Some(Free { block: 20_000, tries: 20_000 }));
+    // The ranges of nodes with another mask size, and a service range around some of them.
+    blocks.occupy((10_000, 35_000));
+    assert_eq!((blocks.used(), blocks.runs()), (40_000, 5));
+    blocks.release((10_000, 35_000));
+    for block in (0..20_000).rev().chain(30_000..40_000) {
+        blocks.release((block, block));
+    }
+    assert_eq!((blocks.used(), blocks.runs()), (0, 0));
 }
 
 #[test]

@@ -12,12 +12,13 @@ use coxswain_machinery::model::{Failure, Key};
 pub(super) struct View {
     pub(super) node: Arc<Node>,
     pub(super) standing: Standing,
-    /// The patch of this reconcile was refused.
-    pub(super) has_failed: bool,
+    /// How often patches have failed in a row, if that of this reconcile has; otherwise 0.
+    pub(super) failures: u32,
 }
 
 /// `None` also for a node that is going: its blocks stay taken until it is gone.
 pub(super) fn observe(room: &Controller, key: &Key, failures: &[Failure]) -> Option<View> {
     let node = room.nodes.get(key).filter(|node| !node.metadata.is_deleting())?;
-    Some(View { standing: room.pool.standing(&node), has_failed: !failures.is_empty(), node })
+    let failures = if failures.is_empty() { 0 } else { room.pool.failures(key).saturating_add(1) };
+    Some(View { standing: room.pool.standing(&node), failures, node })
 }

@@ -20,12 +20,17 @@ use coxswain_machinery::informer::{Covered, Lister};
 use coxswain_machinery::model::plan::{EventSpec, Patch, Regarding, Tolerate, Verb};
 use coxswain_machinery::model::words::{count, time, verb};
 use coxswain_machinery::model::{Failure, Key, Plan, Step, Write};
-use coxswain_machinery::wire::Time;
+use coxswain_machinery::wire::{Str, Time};
 
 /// Where nodes renew Leases of their names.
 const LEASES_NAMESPACE: &str = "kube-node-lease";
 /// Conditions of a silent node that nobody knows any more.
 const CONDITIONS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
+
+/// Time from a conflict about the taint of a node that is well to the next round.
+const AFTER_CONFLICT: Duration = Duration::from_millis(100);
+/// Number of such rounds in a row. kube-controller-manager repeats an update as often.
+const MOST_CONFLICTS: u32 = 5;
 
 /// The room.
 pub(super) struct Health {
@@ -43,6 +48,10 @@ pub(super) struct Round {
     pub(super) rules: Rules,
     pub(super) period: Duration,
     pub(super) stage: Stage,
+    /// What has failed in this round.
+    pub(super) failures: Vec<Failure>,
+    /// The number of rounds in a row before this one in which a taint met a conflict.
+    pub(super) conflicts: u32,
 }
 
 /// How far a round has come.
@@ -55,19 +64,35 @@ pub(super) enum Stage {
 }
 
 impl Room<Note> for Health {
+    const HEEDS_FAILURES: bool = true;
+
     type View = Round;
 
-    fn observe(&self, _: &Key, _: &[Failure], _: &Reads) -> Result<Observation<Round>, ObserveError> {
+    fn observe(&self, _: &Key, failures: &[Failure], _: &Reads) -> Result<Observation<Round>, ObserveError> {
         let stage = self.memory.found().map_or_else(|| self.begin(), Stage::Act);
-        let covered = self.memory.deliveries.covered();
-        Ok(Observation::View(Round { covered, rules: self.rules, period: self.period, stage }))
+        Ok(Observation::View(Round {
+            covered: self.memory.deliveries.covered(),
+            rules: self.rules,
+            period: self.period,
+            stage,
+            failures: failures.to_vec(),
+            conflicts: self.memory.conflicts(),
+        }))
     }
 
     fn plan(view: &Round, now: Timestamp) -> Plan<Note> {
         // What fails is judged anew in the next round.
         let plan = Plan { requeue_after: Some(view.period), end: true, ..Plan::default() };
+        if !view.failures.is_empty() {
+            return view.after_failures(plan);
+        }
         if view.covered.silent_for.is_some() {
-            return plan.with_note(Note::Looked(None));
+            return match &view.stage {
+                Stage::Look { .. } => plan.with_note(Note::Looked(None)),
+                // The memory has these nodes already, so no later round finds them new or gone.
+                Stage::Act(look) => Plan { steps: events(&look.tasks), ..plan }
+                    .with_note(Note::Skipped(look.tasks.clone(), view.rules.zones)),
+            };
         }
         let look = view.look();
         let next = look.next_token.map_or(view.period, |token| token.min(view.period));
@@ -121,6 +146,25 @@ impl Health {
 }
 
 impl Round {
+    /// Returns the plan after writes have failed. The next round comes soon if the taint of a node that is well met a conflict, because the
+    /// taint evicts the node's pods.
+    fn after_failures(&self, plan: Plan) -> Plan<Note> {
+        let Stage::Act(look) = &self.stage else { return plan.with_note(Note::Looked(None)) };
+        // Linear: a round writes few nodes, at the rate of their zones, and hardly a write meets a conflict.
+        let is_urgent = |name: &Str| {
+            look.tasks.iter().any(|task| match task {
+                Task::Untaint(node) | Task::Swap(node, _) => node.metadata.name == *name,
+                _ => false,
+            })
+        };
+        let mut conflicts = self.failures.iter().filter(|failure| failure.reason == "Conflict");
+        if self.conflicts >= MOST_CONFLICTS || !conflicts.any(|failure| is_urgent(&failure.key.name)) {
+            let next = look.next_token.map_or(self.period, |token| token.min(self.period));
+            return Plan { requeue_after: Some(next), ..plan }.with_note(Note::Looked(None));
+        }
+        Plan { requeue_after: Some(AFTER_CONFLICT.min(self.period)), ..plan }.with_note(Note::Conflicted)
+    }
+
     fn look(&self) -> Look {
         match &self.stage {
             Stage::Look { fleet, nodes } => fleet.look(nodes.clone(), &self.rules, self.covered.time),
@@ -129,20 +173,23 @@ impl Round {
     }
 }
 
+/// Returns the events about nodes that are new or gone.
+fn events(tasks: &[Task]) -> Vec<Step> {
+    let told = tasks.iter().filter_map(|task| match task {
+        Task::Register(node) => Some(event(node, "RegisteredNode", "Registered Node", "in Controller")),
+        Task::Remove(node) => Some(event(node, "RemovingNode", "Removing Node", "from Controller")),
+        Task::MarkUnknown(_) | Task::Swap(..) | Task::Taint(..) | Task::Untaint(_) => None,
+    });
+    told.map(Step::Emit).collect()
+}
+
 /// Events first, then the writes, each for itself.
 fn steps(tasks: &[Task], now: Timestamp) -> Vec<Step> {
-    let mut steps = Vec::new();
+    let mut steps = events(tasks);
     let mut writes = Vec::new();
     for (item, task) in tasks.iter().enumerate() {
         let write = match task {
-            Task::Register(node) => {
-                steps.push(Step::Emit(event(node, "RegisteredNode", "Registered Node", "in Controller")));
-                continue;
-            }
-            Task::Remove(node) => {
-                steps.push(Step::Emit(event(node, "RemovingNode", "Removing Node", "from Controller")));
-                continue;
-            }
+            Task::Register(_) | Task::Remove(_) => continue,
             Task::MarkUnknown(node) => unknown(node, now),
             Task::Swap(node, key) | Task::Taint(node, key, _) => driving(key).write(node, now),
             Task::Untaint(node) => keeping().write(node, now),

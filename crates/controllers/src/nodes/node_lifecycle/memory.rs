@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 
 use super::fleet::{Fleet, Look, Task};
 use super::metrics::Metrics;
+use super::zones::ZoneRules;
 use coxswain_machinery::framework::{Memory, ReconcileEnd};
 use coxswain_machinery::informer::Deliveries;
 use coxswain_machinery::model::Key;
@@ -19,6 +20,10 @@ pub(super) enum Note {
     Looked(Option<Look>),
     /// Its writes are these tasks, by their places.
     Acted(Vec<Task>),
+    /// The writes of these tasks are not sent.
+    Skipped(Vec<Task>, ZoneRules),
+    /// A taint that is to be taken off has met a conflict.
+    Conflicted,
 }
 
 /// What is remembered.
@@ -35,6 +40,9 @@ struct Held {
     fleet: Arc<Fleet>,
     /// What the last look found, until it was seen to.
     look: Option<Look>,
+    /// The number of rounds in a row in which a taint met a conflict, and whether the present one is among them.
+    conflicts: u32,
+    is_conflicted: bool,
 }
 
 impl FleetMemory {
@@ -52,16 +60,43 @@ impl FleetMemory {
         self.held.lock().look.clone()
     }
 
+    /// The number of rounds in a row in which a taint met a conflict.
+    pub(super) fn conflicts(&self) -> u32 {
+        self.held.lock().conflicts
+    }
+
     /// Whether a node was looked at.
     pub(super) fn knows(&self, node: &Str) -> bool {
         self.held.lock().fleet.nodes.contains_key(node)
     }
 }
 
+impl Held {
+    /// Gives back the tokens that were taken for these tasks.
+    fn give_back(&mut self, tasks: &[Task], rules: &ZoneRules) {
+        let fleet = Arc::make_mut(&mut self.fleet);
+        for task in tasks {
+            if let Task::Taint(_, _, zone) = task
+                && let Some(zone) = fleet.zones.get_mut(zone)
+            {
+                zone.give_back(rules);
+            }
+        }
+    }
+}
+
 impl Memory<Note> for FleetMemory {
     fn commit(&self, _: &Key, note: Note) {
-        let Note::Looked(Some(mut look)) = note else { return };
         let mut held = self.held.lock();
+        let mut look = match note {
+            Note::Looked(Some(look)) => look,
+            Note::Skipped(tasks, rules) => return held.give_back(&tasks, &rules),
+            Note::Conflicted => {
+                held.is_conflicted = true;
+                return;
+            }
+            Note::Looked(None) | Note::Acted(_) => return,
+        };
         self.metrics.looked(&held.fleet.zones, &look.fleet.zones);
         held.fleet = Arc::new(std::mem::take(&mut look.fleet));
         held.look = (!look.tasks.is_empty()).then_some(look);
@@ -95,6 +130,7 @@ impl Memory<Note> for FleetMemory {
     fn ended(&self, _: &Key, ended: ReconcileEnd<'_>) {
         let mut held = self.held.lock();
         held.look = None;
+        held.conflicts = if std::mem::take(&mut held.is_conflicted) { held.conflicts + 1 } else { 0 };
         self.metrics.ended(held.fleet.nodes.len(), ended.took);
     }
 }

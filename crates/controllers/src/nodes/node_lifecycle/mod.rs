@@ -58,9 +58,8 @@ use zones::ZoneRules;
 /// Nodes that are dealt with at the same time, and pods, as in the original.
 const NODE_WORKERS: usize = 8;
 const POD_WORKERS: usize = 4;
-/// Time without a delivery that still counts: a part of the grace period, and never less than leaders take to renew a Lease.
-const BOUND_OF_GRACE: u32 = 4;
-const LEAST_BOUND: Duration = Duration::from_secs(5);
+/// Longest time between two renewals of a Lease by a leader or an API server. A healthy watch of Leases is not silent for longer.
+const LONGEST_RENEWAL: Duration = Duration::from_secs(11);
 /// How long changes of nodes are collected before all are looked at.
 const DEBOUNCE: Duration = Duration::from_millis(100);
 
@@ -93,7 +92,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let flags = &build.config.flags;
     let rules = rules(flags);
     let metrics = Metrics::register(build.metrics).map_err(|error| BuildError::Invalid(error.to_string()))?;
-    let deliveries = Deliveries::new((rules.grace / BOUND_OF_GRACE).max(LEAST_BOUND));
+    let deliveries = Deliveries::new(silence_that_counts(rules.grace));
     heartbeats.tells(&deliveries);
     let memory = Arc::new(FleetMemory::new(deliveries, metrics));
     let nodes_loop = Loop {
@@ -133,6 +132,12 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         reconcile: Arc::new(RoomAdapter::new(health).remembered_by(memory)),
     };
     Ok(Built { loops: vec![nodes_loop, pods_loop, health_loop] })
+}
+
+/// Returns the time without a delivery that still counts against nodes: a quarter of the grace period, but at least the time in which
+/// some Lease is renewed, and at most half of the grace period.
+fn silence_that_counts(grace: Duration) -> Duration {
+    (grace / 4).max(LONGEST_RENEWAL).min(grace / 2)
 }
 
 fn rules(flags: &Flags) -> Rules {

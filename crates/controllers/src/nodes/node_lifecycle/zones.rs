@@ -120,6 +120,13 @@ impl Zone {
         bucket(self.rate(rules)).is_some_and(|bucket| bucket.take(&mut self.level, now))
     }
 
+    /// Gives back a token that was taken and not used.
+    pub(super) fn give_back(&mut self, rules: &ZoneRules) {
+        if let Some(bucket) = bucket(self.rate(rules)) {
+            bucket.give_back(&mut self.level);
+        }
+    }
+
     /// How long until there is a token; `None` if none will come.
     pub(super) fn wait(&self, rules: &ZoneRules, now: Duration) -> Option<Duration> {
         bucket(self.rate(rules)).map(|bucket| bucket.wait_for(self.level, now, 1))

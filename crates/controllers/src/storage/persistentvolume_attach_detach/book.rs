@@ -207,6 +207,11 @@ impl Held {
         self.backoff = Some(Backoff::after(self.backoff, task, at));
     }
 
+    /// Delays a task that cannot be judged yet. The volume stays attached, so no other node gets it meanwhile.
+    pub(super) fn delay(&mut self, task: Task, at: Duration) {
+        self.backoff = Some(Backoff::after(self.backoff, task, at));
+    }
+
     /// Whether the node is told that it has it.
     pub(super) fn is_reported(&self) -> bool {
         self.state == State::Attached && !self.is_leaving

@@ -10,7 +10,7 @@ use super::book::{Book, Held, Operation, PATIENCE, Progress, State, Task, listed
 use super::note::Ended;
 use super::source::Source;
 use super::tell::{attach_failed, attached};
-use super::view::View;
+use super::view::{LiveAttachment, View};
 use crate::live_reads::ATTACHMENT_COMPARED;
 use coxswain_machinery::api::kinds::{NODES, VOLUME_ATTACHMENTS};
 use coxswain_machinery::framework::{DeclaredRead, Read};
@@ -197,11 +197,15 @@ impl Draft {
                 None => self
                     .needs
                     .push(ATTACHMENT_COMPARED.of(Read::Object(&VOLUME_ATTACHMENTS, Key::new("", name)))),
-                Some(found) if found.as_ref().is_some_and(|found| found.status.attached) => {
+                Some(LiveAttachment::Unreadable) => {
                     held.missing_since = Some(view.at);
                     self.look_in(period);
                 }
-                Some(_) => {
+                Some(LiveAttachment::Is(found)) if found.status.attached => {
+                    held.missing_since = Some(view.at);
+                    self.look_in(period);
+                }
+                Some(LiveAttachment::Is(_) | LiveAttachment::Gone) => {
                     held.missing_since = None;
                     held.state = State::Absent;
                 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::book::{Backoff, FORCED_AFTER, Held, Operation, PATIENCE, State, Task, listed_by};
 use super::draft::{Ask, Draft};
-use super::view::{Live, View};
+use super::view::{Live, LiveAttachment, View};
 use crate::live_reads::{ATTACHMENT_NODE, ATTACHMENT_UNHEARD};
 use coxswain_machinery::api::core::Node;
 use coxswain_machinery::api::kinds::{NODES, VOLUME_ATTACHMENTS};
@@ -96,8 +96,13 @@ impl Draft {
                 continue;
             }
             let forced = why_forced(view, &held);
-            if used.contains(&volume) && forced.is_none() {
-                held.failed(Task::Detach, view.at);
+            let is_unknown = matches!(view.live, Live::Unreadable);
+            if is_unknown || used.contains(&volume) && forced.is_none() {
+                if is_unknown {
+                    held.delay(Task::Detach, view.at);
+                } else {
+                    held.failed(Task::Detach, view.at);
+                }
                 self.look_in(held.backs_off(Task::Detach, view.at).unwrap_or_default());
                 self.end(held.source.as_deref(), Task::Detach, true, Duration::ZERO);
                 self.book.held.insert(volume, held);
@@ -118,8 +123,15 @@ impl Draft {
         };
         let found = match (view.attachments.get(&name), view.live_attachments.get(&name)) {
             (Some(found), _) => Some(found),
-            (None, Some(None)) => None,
-            (None, Some(Some(_))) => {
+            (None, Some(LiveAttachment::Gone)) => None,
+            (None, Some(LiveAttachment::Unreadable)) => {
+                held.delay(Task::Detach, view.at);
+                self.look_in(held.backs_off(Task::Detach, view.at).unwrap_or_default());
+                self.end(source.as_deref(), Task::Detach, true, Duration::ZERO);
+                self.book.held.insert(volume.clone(), held);
+                return;
+            }
+            (None, Some(LiveAttachment::Is(_))) => {
                 // The cache has yet to hear of it. What it has not seen come it does not see go, either: its absence there would be
                 // taken for the end of the detaching. A cache that is late hears of it soon, one that cannot read it never does.
                 held.unheard = Some(Backoff::after(held.unheard, Task::Detach, view.at));

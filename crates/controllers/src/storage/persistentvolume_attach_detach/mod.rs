@@ -178,7 +178,7 @@ impl Room<Note> for Controller {
         failures: &[Failure],
         read: &Reads,
     ) -> Result<Observation<View>, ObserveError> {
-        let view = view::observe(&self.0, key, failures, read, self.0.books.now())?;
+        let view = view::observe(&self.0, key, failures, read, self.0.books.now());
         let needs = plan::needs(&view);
         Ok(if needs.is_empty() { Observation::View(view) } else { Observation::Needs(needs) })
     }

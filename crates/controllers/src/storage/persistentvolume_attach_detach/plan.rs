@@ -43,6 +43,8 @@ pub(super) fn plan(view: &View, _: Timestamp) -> Plan<Note> {
                 plan.steps.push(Step::Each(asks));
             }
             plan.requeue_after = draft.look_in;
+            // Volumes that rest on a failed read have a backoff of their own, and the error is reported.
+            plan.retry = (!view.unreadable.is_empty()).then(|| view.unreadable.join("; "));
         }
     }
     plan.with_note(note(view, draft))

@@ -10,7 +10,7 @@ use coxswain_machinery::api::storage::VolumeError;
 use coxswain_machinery::api::volumes::{CsiPersistent, Iscsi, PersistentVolumeSource};
 use coxswain_machinery::api::{AnyObject, Kind, Object};
 use coxswain_machinery::executor::{Effect, WriteEffect};
-use coxswain_machinery::framework::{Memory as _, Meter as _, Read, RoomMetrics};
+use coxswain_machinery::framework::{ApiError, Memory as _, Meter as _, Read, RoomMetrics};
 use coxswain_machinery::informer::{Indexed, Lister, Store};
 use coxswain_machinery::model::plan::{Patch, Step, Verb, Write};
 use coxswain_machinery::telemetry::Registry;
@@ -40,6 +40,8 @@ struct Stage {
     live: Vec<Node>,
     /// VolumeAttachments that the API server has, and of which the cache has not heard yet.
     unheard: Vec<VolumeAttachment>,
+    /// Resources of which nothing can be read.
+    unreadable: Vec<&'static str>,
     /// What has happened.
     log: Vec<String>,
     look_in: Option<Duration>,
@@ -100,6 +102,7 @@ impl Stage {
             refused: Vec::new(),
             live: Vec::new(),
             unheard: Vec::new(),
+            unreadable: Vec::new(),
             log: Vec::new(),
             look_in: None,
         }
@@ -277,7 +280,7 @@ impl Stage {
     }
 
     fn try_view(&self, node: &str, failures: &[Failure], reads: &Reads) -> (View, Vec<Read>) {
-        let view = view::observe(&self.world, &Key::new("", node), failures, reads, self.at).unwrap();
+        let view = view::observe(&self.world, &Key::new("", node), failures, reads, self.at);
         let needs = plan::needs(&view).into_iter().map(Read::from).collect();
         (view, needs)
     }
@@ -302,7 +305,10 @@ impl Stage {
         for need in needs {
             let (kind, key, found) = self.read(need);
             self.log.push(format!("read {kind}"));
-            reads = reads.with_object(kind, key, Ok(found));
+            let malformed = || ApiError::Malformed { request: "GET".to_owned(), what: "nonsense".to_owned() };
+            // Linear: two resources are read.
+            let is_readable = !self.unreadable.contains(&kind.resource);
+            reads = reads.with_object(kind, key, if is_readable { Ok(found) } else { Err(malformed()) });
         }
         reads
     }
@@ -315,6 +321,7 @@ impl Stage {
             let plan = self.planned(node, &failures, &effects);
             let looks_again = plan.look_again;
             self.look_in = plan.requeue_after;
+            self.log.extend(plan.retry.as_ref().map(|why| format!("retry {why}")));
             let before = failures.len();
             self.perform(&key, plan, &mut failures, &mut effects);
             let has_failed = failures.len() > before;

@@ -11,7 +11,7 @@ use super::world::{Rules, World};
 use coxswain_machinery::api::core::{AttachedVolume, Node};
 use coxswain_machinery::api::kinds::{NODES, VOLUME_ATTACHMENTS};
 use coxswain_machinery::api::storage::VolumeAttachment;
-use coxswain_machinery::framework::{ObserveError, Reads};
+use coxswain_machinery::framework::Reads;
 use coxswain_machinery::informer::downcast;
 use coxswain_machinery::model::{Failure, Key};
 use coxswain_machinery::wire::Str;
@@ -32,7 +32,9 @@ pub(super) struct View {
     /// The VolumeAttachments of its volumes, by name.
     pub(super) attachments: BTreeMap<Str, Arc<VolumeAttachment>>,
     /// Those that were read live, by name.
-    pub(super) live_attachments: BTreeMap<Str, Option<Arc<VolumeAttachment>>>,
+    pub(super) live_attachments: BTreeMap<Str, LiveAttachment>,
+    /// Why objects could not be read live.
+    pub(super) unreadable: Vec<String>,
     /// Volumes of which a CSI driver says that they need not be attached.
     pub(super) needless: BTreeSet<Str>,
     /// Other nodes that have volumes which this one wants and which are for one node only.
@@ -51,8 +53,19 @@ pub(super) struct View {
 pub(super) enum Live {
     /// It was not asked.
     Unasked,
+    /// It could not be read. What needs it is tried again later, and the rest of the node's volumes goes on.
+    Unreadable,
     Gone,
     Is(Arc<Node>),
+}
+
+/// A VolumeAttachment as the API server has it.
+#[derive(Clone, Debug)]
+pub(super) enum LiveAttachment {
+    /// It could not be read, so it does not count as gone.
+    Unreadable,
+    Gone,
+    Is(Arc<VolumeAttachment>),
 }
 
 /// Another node that has a volume.
@@ -62,7 +75,7 @@ pub(super) struct Elsewhere {
     pub(super) is_attached: bool,
     /// Whether an attacher is at work on it there.
     pub(super) is_under_way: bool,
-    /// Whether it is being detached there.
+    /// Whether it is being detached there, or may be about to: the node was not evaluated since the start.
     pub(super) is_leaving: bool,
     /// The pods that want it there, by namespace and name.
     pub(super) pods: Vec<Key>,
@@ -73,7 +86,7 @@ impl Live {
     pub(super) fn node(&self) -> Option<&Node> {
         match self {
             Self::Is(node) => Some(node),
-            Self::Gone | Self::Unasked => None,
+            Self::Gone | Self::Unasked | Self::Unreadable => None,
         }
     }
 }
@@ -92,21 +105,17 @@ impl View {
     }
 }
 
-pub(super) fn observe(
-    world: &World,
-    key: &Key,
-    failures: &[Failure],
-    read: &Reads,
-    at: Duration,
-) -> Result<View, ObserveError> {
+pub(super) fn observe(world: &World, key: &Key, failures: &[Failure], read: &Reads, at: Duration) -> View {
     let name = &key.name;
+    let mut unreadable = Vec::new();
     let answered = read.answer(&NODES, key).cloned().and_then(downcast::<Node>);
     let live = match (&answered, read.object(&NODES, key)) {
         // The answer to a write is the node as the API server has it.
         (Some(node), _) => Live::Is(Arc::clone(node)),
-        (None, Some(found)) => {
-            let found = found.map_err(|error| ObserveError::Retry(error.message()))?;
-            found.cloned().and_then(downcast::<Node>).map_or(Live::Gone, Live::Is)
+        (None, Some(Ok(found))) => found.cloned().and_then(downcast::<Node>).map_or(Live::Gone, Live::Is),
+        (None, Some(Err(error))) => {
+            unreadable.push(format!("{NODES} {name} cannot be read: {}", error.message()));
+            Live::Unreadable
         }
         (None, None) => Live::Unasked,
     };
@@ -148,16 +157,24 @@ pub(super) fn observe(
         if let Some(found) = world.attachments.get(&key) {
             attachments.insert(name.clone(), found);
         }
-        if let Some(found) = read.object(&VOLUME_ATTACHMENTS, &key) {
-            let found = found.map_err(|error| ObserveError::Retry(error.message()))?;
-            live_attachments.insert(name, found.cloned().and_then(downcast::<VolumeAttachment>));
-        }
+        let live = match read.object(&VOLUME_ATTACHMENTS, &key) {
+            None => continue,
+            Some(Ok(found)) => found
+                .cloned()
+                .and_then(downcast::<VolumeAttachment>)
+                .map_or(LiveAttachment::Gone, LiveAttachment::Is),
+            Some(Err(error)) => {
+                unreadable.push(format!("{VOLUME_ATTACHMENTS} {name} cannot be read: {}", error.message()));
+                LiveAttachment::Unreadable
+            }
+        };
+        live_attachments.insert(name, live);
     }
     let sources = book.held.iter().filter_map(|(volume, held)| Some((volume, held.source.as_ref()?)));
     let needless = sources.filter(|(_, source)| !source.is_attachable(&world.drivers));
     let needless = needless.map(|(volume, _)| volume.clone()).collect();
     let written = read.written().iter().filter(|effect| effect.kind == &VOLUME_ATTACHMENTS);
-    Ok(View {
+    View {
         name: name.clone(),
         elsewhere: elsewhere(world, name, &book, at),
         written: written.map(|effect| effect.key.name.clone()).collect(),
@@ -169,9 +186,10 @@ pub(super) fn observe(
         taken_up,
         attachments,
         live_attachments,
+        unreadable,
         needless,
         at,
-    })
+    }
 }
 
 /// What there is at the start: what the node lists is attached, and what it does not list but has a VolumeAttachment may be.
@@ -244,12 +262,13 @@ fn elsewhere(world: &World, name: &Str, book: &Book, at: Duration) -> BTreeMap<S
                 }
             }
         }
-        // Nodes that were not looked at yet have what they list.
+        // Nodes that were not looked at yet have what they list, and may give it up at once: nobody is told before that is known.
         for node in world.listing.filed(volume) {
             let listing = &node.metadata.name;
             if listing != name && world.books.book(listing).is_none() {
                 let other = others.entry(listing.clone()).or_insert_with(|| blank(listing));
                 other.is_attached = true;
+                other.is_leaving = true;
             }
         }
         (volume.clone(), others.into_values().collect())

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::facts::{
-    BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE, class_of_claim, has, has_class, is_meant_for,
-    waits_for_consumer,
+    BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE, attributes_of, class_of_claim, has, has_class,
+    is_meant_for, waits_for_consumer,
 };
 use super::matching::{self, Mismatch};
 use super::migrating;
@@ -18,8 +18,8 @@ use super::writes::{self, Chain};
 use coxswain_machinery::api::kinds::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES};
 use coxswain_machinery::api::storage::PersistentVolume;
 use coxswain_machinery::model::metadata::annotation_edit;
-use coxswain_machinery::model::plan::{EventSpec, FinishOrder, Regarding, Tolerate, Verb};
-use coxswain_machinery::model::{Key, Plan, Step, Write};
+use coxswain_machinery::model::plan::{EventSpec, FinishOrder, Regarding, Tolerate, UNPREPARED, Verb};
+use coxswain_machinery::model::{Failure, Key, Plan, Step, Write};
 use coxswain_machinery::wire::{Message as _, Str, WireError};
 
 /// What is done about a claim.
@@ -89,13 +89,24 @@ pub(super) fn verdict(view: &ClaimView) -> Verdict {
     }
     match &view.volume {
         None => Verdict::Missing,
-        Some(volume) if volume.spec.claim_ref.is_none() => match matching::mismatch(volume, &view.claim) {
+        Some(volume) if volume.spec.claim_ref.is_none() => match mismatch(view, volume) {
             Some(why) => Verdict::Unsuitable(Arc::clone(volume), why),
             None => Verdict::Bind(Arc::clone(volume)),
         },
         Some(volume) if is_meant_for(volume, meta) => Verdict::Bind(Arc::clone(volume)),
         Some(volume) => Verdict::Taken(Arc::clone(volume)),
     }
+}
+
+/// Returns why the volume that a claim names does not suit it.
+fn mismatch(view: &ClaimView, volume: &PersistentVolume) -> Option<Mismatch> {
+    let found = matching::mismatch(volume, &view.claim);
+    let has_none =
+        attributes_of(volume).is_empty() && view.claim.spec.volume_attributes_class_name.is_empty();
+    let is_disabled = !view.settings.knows_attributes && !has_none;
+    // kube-controller-manager checks these first.
+    let is_first = matches!(found, Some(Mismatch::Deleting | Mismatch::Size | Mismatch::Class));
+    if is_disabled && !is_first { Some(Mismatch::AttributesDisabled) } else { found }
 }
 
 fn bound(view: &ClaimView) -> Verdict {
@@ -111,6 +122,9 @@ fn bound(view: &ClaimView) -> Verdict {
 
 fn unbound(view: &ClaimView) -> Verdict {
     let claim = &view.claim;
+    if !view.settings.knows_attributes && !claim.spec.volume_attributes_class_name.is_empty() {
+        return Verdict::Broken(matching::NO_ATTRIBUTES.to_owned());
+    }
     let waits = waits_for_consumer(view.class.as_deref());
     match matching::best(claim, waits, &view.candidates) {
         Err(error) => return Verdict::Broken(error.to_string()),
@@ -132,9 +146,18 @@ fn unbound(view: &ClaimView) -> Verdict {
 
 pub(super) fn plan(view: &ClaimView, now: Timestamp) -> Plan<Note> {
     let mut note = Note { answers: view.answers.clone(), ..Note::default() };
-    let planned = match verdict(view) {
+    let planned = match view.failures.first() {
+        Some(failure) => record(view, failure, now, &mut note),
+        None => decide(view, now, &mut note),
+    };
+    let planned = planned.unwrap_or_else(|error| Plan { retry: Some(error.to_string()), ..Plan::default() });
+    planned.with_note(note)
+}
+
+fn decide(view: &ClaimView, now: Timestamp, note: &mut Note) -> Result<Plan, WireError> {
+    match verdict(view) {
         Verdict::Migrate(changed) => Ok(again(vec![updated(view, Verb::Update(changed))])),
-        Verdict::Bind(volume) => bind(view, &volume, now, &mut note),
+        Verdict::Bind(volume) => bind(view, &volume, now, note),
         Verdict::SetClass(class) => {
             note.counted.push(Counted::DefaultClass);
             Chain::of_claim(&view.claim)
@@ -142,7 +165,7 @@ pub(super) fn plan(view: &ClaimView, now: Timestamp) -> Plan<Note> {
                 .map(|chain| steps(chain.steps()))
         }
         Verdict::WaitForConsumer => pending(view, Some(waiting(view))),
-        Verdict::Provision(by) => provision(view, by, now, &mut note),
+        Verdict::Provision(by) => provision(view, by, now, note),
         Verdict::NoVolume => {
             let message = "no persistent volumes available for this claim and no storage class is set";
             pending(view, Some(told(view, false, "FailedBinding", message.to_owned())))
@@ -156,9 +179,46 @@ pub(super) fn plan(view: &ClaimView, now: Timestamp) -> Plan<Note> {
         Verdict::Taken(volume) => taken(view, &volume),
         Verdict::Lost(loss) => lost(view, loss),
         Verdict::Broken(why) => Ok(Plan { retry: Some(why), ..Plan::default() }),
-    };
-    let planned = planned.unwrap_or_else(|error| Plan { retry: Some(error.to_string()), ..Plan::default() });
-    planned.with_note(note)
+    }
+}
+
+/// Emits and counts a failure to provision, which is retried after a backoff. The queue retries all other failures.
+fn record(view: &ClaimView, failure: &Failure, now: Timestamp, note: &mut Note) -> Result<Plan, WireError> {
+    let claim = &view.claim;
+    let failed = Some((claim.metadata.uid.clone(), now));
+    if failure.kind == &PERSISTENT_VOLUMES && failure.verb == "create" {
+        note.failed = failed;
+        if failure.reason != UNPREPARED {
+            let (at, why) = (Key::of(&claim.metadata), &failure.message);
+            let message =
+                format!("Error creating provisioned PV object for claim {at}: {why}. Deleting the volume.");
+            return Ok(steps(vec![told(view, true, "ProvisioningFailed", message)]));
+        }
+        let (class, why) = (class_of_claim(claim), &failure.message);
+        let message = format!("Failed to provision volume with StorageClass {:?}: {why}", class.as_str());
+        let mut all = vec![told(view, true, "ProvisioningFailed", message)];
+        all.extend(rescheduled(view)?);
+        return Ok(steps(all));
+    }
+    let is_of_claim = failure.kind == &PERSISTENT_VOLUME_CLAIMS
+        && failure.verb == "update"
+        && failure.subresource.is_empty();
+    if is_of_claim
+        && let Verdict::Provision(Provisioner::External(name)) = verdict(view)
+        && !provisioning::asked(claim, &name).is_empty()
+    {
+        note.failed = failed;
+        note.counted.push(Counted::Failed(Operation::Provision, name));
+    }
+    Ok(Plan::default())
+}
+
+/// Removes the selected node, so that the scheduler chooses again.
+fn rescheduled(view: &ClaimView) -> Result<Vec<Step>, WireError> {
+    let claim = &view.claim;
+    let node = annotation_edit(SELECTED_NODE, None);
+    let edits = if has(&claim.metadata, SELECTED_NODE) { vec![node] } else { Vec::new() };
+    Ok(Chain::of_claim(claim).then("", edits)?.steps())
 }
 
 /// The four writes, as far as they are missing: volume, its status, claim, its status. The next one is sent when the one before has
@@ -176,7 +236,7 @@ fn bind(
         .then("status", writes::volume_phase(volume, "Bound", ""))?
         .steps();
     let of_claim = Chain::of_claim(claim).then("", writes::claim_link(claim, volume))?;
-    let Some(status) = writes::claim_bound(claim, volume) else {
+    let Some(status) = writes::claim_bound(claim, volume, view.settings.knows_attributes) else {
         all.extend(of_claim.steps());
         let retry = Some(format!("the volume {} does not say how large it is", volume.metadata.name));
         return Ok(Plan { retry, ..steps(all) });
@@ -206,11 +266,12 @@ fn waiting(view: &ClaimView) -> Step {
 fn taken(view: &ClaimView, volume: &PersistentVolume) -> Result<Plan, WireError> {
     let name = &volume.metadata.name;
     let message = format!("volume {name:?} already bound to a different claim.");
+    let event = told(view, true, "FailedBinding", message.clone());
     if has(&view.claim.metadata, BOUND_BY_CONTROLLER) {
-        // The binder made the link: somebody else was faster.
-        return Ok(Plan { retry: Some(message), ..Plan::default() });
+        // The binder made the link: somebody else was faster, or a backup tool has restored the claim.
+        return Ok(Plan { retry: Some(message), ..steps(vec![event]) });
     }
-    pending(view, Some(told(view, true, "FailedBinding", message)))
+    pending(view, Some(event))
 }
 
 fn lost(view: &ClaimView, loss: Loss) -> Result<Plan, WireError> {
@@ -228,21 +289,25 @@ fn provision(view: &ClaimView, by: Provisioner, now: Timestamp, note: &mut Note)
     if !view.settings.provisions || view.until.is_some_and(|until| now < until) {
         return Ok(Plan::default());
     }
-    let label = provisioning::label(view.class.as_deref());
-    let uid = view.claim.metadata.uid.clone();
-    note.counted.push(Counted::Began(Operation::Provision, uid, label.clone(), now));
+    let begins = |note: &mut Note| {
+        let label = provisioning::label(view.class.as_deref());
+        let uid = view.claim.metadata.uid.clone();
+        note.counted.push(Counted::Began(Operation::Provision, uid, label, now));
+    };
     match by {
-        Provisioner::Nobody(why) => {
-            note.counted.push(Counted::Failed(Operation::Provision, label));
-            Ok(steps(vec![told(view, true, "ProvisioningFailed", why)]))
-        }
+        // No operation begins, so none is counted.
+        Provisioner::Nobody(why) => Ok(steps(vec![told(view, true, "ProvisioningFailed", why)])),
         Provisioner::External(name) => {
+            begins(note);
             let mut all = ask(view, &name)?;
             let message = provisioning::external_message(&name);
             all.push(told(view, false, "ExternalProvisioning", message));
             Ok(steps(all))
         }
-        Provisioner::HostPath => make_directory(view, now, note),
+        Provisioner::HostPath => {
+            begins(note);
+            make_directory(view, now, note)
+        }
     }
 }
 
@@ -276,18 +341,14 @@ fn make_directory(view: &ClaimView, now: Timestamp, note: &mut Note) -> Result<P
         Some(Refusal::Told(why)) => return Ok(refused(view, why, now, note)),
         Some(Refusal::Reschedule(why)) => {
             let mut plan = refused(view, why, now, note);
-            let node = annotation_edit(SELECTED_NODE, None);
-            let edits = if has(&claim.metadata, SELECTED_NODE) { vec![node] } else { Vec::new() };
-            plan.steps.extend(Chain::of_claim(claim).then("", edits)?.steps());
+            plan.steps.extend(rescheduled(view)?);
             return Ok(plan);
         }
         None => {}
     }
     let volume = provisioning::host_path_volume(claim, class);
-    let (name, at) = (&volume.metadata.name, Key::of(&claim.metadata));
+    let name = &volume.metadata.name;
     let made = format!("Successfully provisioned volume {name} using {}", provisioning::HOST_PATH);
-    let failed =
-        format!("Error creating provisioned PV object for claim {at}: {{error}}. Deleting the volume.");
     let key = Key::new("", name.clone());
     let create = Write {
         prepare: Some(FinishOrder {
@@ -296,7 +357,6 @@ fn make_directory(view: &ClaimView, now: Timestamp, note: &mut Note) -> Result<P
         }),
         tolerate: Tolerate { exists: true, ..Tolerate::default() },
         on_success: Some(event(view, false, "ProvisioningSucceeded", made)),
-        on_failure: Some(event(view, true, "ProvisioningFailed", failed)),
         ..Write::new(&PERSISTENT_VOLUMES, key, Verb::Create(volume.to_bytes().into()))
     };
     note.counted.push(Counted::Directory(Operation::Provision));

@@ -2,16 +2,38 @@
 
 use std::sync::Arc;
 
-use super::facts::{claimed_by, same_mode};
+use super::facts::{BIND_COMPLETED, has, same_mode};
 use super::recycler::volume_of;
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::storage::{PersistentVolume, PersistentVolumeClaim};
+use coxswain_machinery::api::{Index, IndexKeys, Object};
 use coxswain_machinery::framework::KeyMap;
-use coxswain_machinery::informer::{Delta, Lister};
+use coxswain_machinery::informer::{Delta, Indexed, Lister};
 use coxswain_machinery::model::Key;
+use coxswain_machinery::wire::Str;
 
-/// The claim that a volume was bound to, when the volume is gone; and the one that it is linked to, as long as that does not name it.
-pub(super) fn claims_of_volumes(claims: Lister<PersistentVolumeClaim>) -> KeyMap {
+/// Claims by the name of the volume that they name and are not bound to.
+pub(super) static NAMING: Index = Index { name: "naming", keys: naming };
+
+fn naming(object: &dyn Object) -> IndexKeys {
+    let any: &dyn std::any::Any = object;
+    let is_open = |claim: &&PersistentVolumeClaim| {
+        !claim.spec.volume_name.is_empty() && !has(&claim.metadata, BIND_COMPLETED)
+    };
+    let claim = any.downcast_ref::<PersistentVolumeClaim>().filter(is_open);
+    claim.map(|claim| naming_key(&claim.spec.volume_name)).into_iter().collect()
+}
+
+fn naming_key(volume: &str) -> Str {
+    format!("naming/{volume}").into()
+}
+
+/// The claim that a volume was bound to, when the volume is gone; and the one that it is linked to, with or without its UID, as long as that
+/// does not name it; and claims that name the volume and are not bound. kube-controller-manager finds the latter with the next resync.
+pub(super) fn claims_of_volumes(
+    claims: Lister<PersistentVolumeClaim>,
+    naming: Indexed<PersistentVolumeClaim>,
+) -> KeyMap {
     Arc::new(move |delta: Delta<'_>, add: &mut dyn FnMut(Key)| {
         let (old, new) = delta.typed::<PersistentVolume>();
         let Some(volume) = new else {
@@ -21,7 +43,11 @@ pub(super) fn claims_of_volumes(claims: Lister<PersistentVolumeClaim>) -> KeyMap
             }
             return;
         };
-        let Some(key) = claimed_by(volume) else { return };
+        for claim in naming.filed(&naming_key(&volume.metadata.name)) {
+            add(Key::of(&claim.metadata));
+        }
+        let Some(held) = volume.spec.claim_ref.as_ref() else { return };
+        let key = Key::new(held.namespace.clone(), held.name.clone());
         let waits =
             |claim: &PersistentVolumeClaim| claim.spec.volume_name.is_empty() && same_mode(volume, claim);
         if claims.get(&key).is_some_and(|claim| waits(&claim)) {

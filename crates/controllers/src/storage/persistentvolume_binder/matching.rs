@@ -18,9 +18,15 @@ pub(super) enum Mismatch {
     Size,
     Class,
     Attributes,
+    /// One of both has a class of attributes, and the gate `VolumeAttributesClass` is off.
+    AttributesDisabled,
     Mode,
     Access,
 }
+
+/// Error about a class of attributes while the gate `VolumeAttributesClass` is off.
+pub(super) const NO_ATTRIBUTES: &str =
+    "volumeAttributesClassName is not supported when the feature-gate VolumeAttributesClass is disabled";
 
 impl Mismatch {
     /// As the event has it.
@@ -30,6 +36,7 @@ impl Mismatch {
             Self::Size => "requested PV is too small".to_owned(),
             Self::Class => "storageClassName does not match".to_owned(),
             Self::Attributes => "volumeAttributesClassName does not match".to_owned(),
+            Self::AttributesDisabled => NO_ATTRIBUTES.to_owned(),
             Self::Mode => "incompatible volumeMode".to_owned(),
             Self::Access => "incompatible accessMode".to_owned(),
         }

@@ -5,6 +5,7 @@
 //! |---|---|---|---|
 //! | `claims` | a claim | a claim | its own key |
 //! | | | a volume that is linked to a claim which does not name it, or is gone | that claim |
+//! | | | a volume that unbound claims name | these claims |
 //! | `volumes` | a volume | a volume | its own key |
 //! | | | a claim that is gone | its volume |
 //! | | | a Pod that emptied a volume, and has ended | that volume |
@@ -100,7 +101,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     build: Some(build),
 };
 
-fn settings(flags: &Flags) -> Result<Settings, BuildError> {
+fn settings(flags: &Flags, knows_attributes: bool) -> Result<Settings, BuildError> {
     let recipe = |path: &str, minimum: i32, increment: i32| {
         let found = template(path).map_err(BuildError::Invalid)?;
         let template = found.unwrap_or_else(recycler::built_in);
@@ -109,6 +110,7 @@ fn settings(flags: &Flags) -> Result<Settings, BuildError> {
     Ok(Settings {
         provisions: flags.enable_dynamic_provisioning,
         makes_directories: flags.enable_hostpath_provisioner,
+        knows_attributes,
         recipes: Recipes {
             host_path: recipe(
                 &flags.pv_recycler_pod_template_filepath_hostpath,
@@ -126,7 +128,7 @@ fn settings(flags: &Flags) -> Result<Settings, BuildError> {
 
 /// Builds the controller.
 pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
-    let settings = Arc::new(settings(&build.config.flags)?);
+    let settings = Arc::new(settings(&build.config.flags, (build.gate)("VolumeAttributesClass"))?);
     let claims = build.watch::<PersistentVolumeClaim>(&PERSISTENT_VOLUME_CLAIMS);
     let volumes = build.watch::<PersistentVolume>(&PERSISTENT_VOLUMES);
     let classes = build.watch::<StorageClass>(&STORAGE_CLASSES);
@@ -166,7 +168,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
                     volumes.wakes(free.follow()),
                     claims.wakes(wake::own()),
                     claims.wakes(metrics::count_claims(Arc::clone(&metrics))),
-                    volumes.wakes(keys::claims_of_volumes(claims.lister())),
+                    volumes.wakes(keys::claims_of_volumes(claims.lister(), claims.index(&keys::NAMING))),
                 ],
                 reconcile: Arc::new(of_claims.counted_by(counter()).remembered_by(ledger.clone())),
             },
@@ -193,15 +195,17 @@ struct ClaimRoom(Arc<Binder>);
 struct VolumeRoom(Arc<Binder>);
 
 impl Room<Note> for ClaimRoom {
+    const HEEDS_FAILURES: bool = true;
+
     type View = ClaimView;
 
     fn observe(
         &self,
         key: &Key,
-        _: &[Failure],
+        failures: &[Failure],
         read: &Reads,
     ) -> Result<Observation<ClaimView>, ObserveError> {
-        self.0.claim(key, read)
+        self.0.claim(key, failures, read)
     }
 
     fn plan(view: &ClaimView, now: Timestamp) -> Plan<Note> {

@@ -133,6 +133,9 @@ fn reclaimed(held: &Held, what: &Reclaim) -> String {
         Reclaim::Nothing => "The volume is kept, with all that is in it.".to_owned(),
         Reclaim::Fail(_, why) => format!("It cannot be reclaimed: {why}."),
         Reclaim::DeleteDirectory(path) => format!("The directory {path} and the volume are deleted."),
+        Reclaim::NoDirectory => {
+            "It cannot be reclaimed: it says that it is a directory, and has no path.".to_owned()
+        }
         Reclaim::NotRecyclable => "It says to be recycled, which its type cannot be.".to_owned(),
         Reclaim::Recycle(_) if !held.users.is_empty() && !held.name_is_taken => {
             format!("Pods still use it: {}.", words::names(&held.users))

@@ -13,6 +13,8 @@ pub(super) enum Reclaim {
     Nothing,
     /// The manager removes the directory, and the volume.
     DeleteDirectory(String),
+    /// It was made as a directory of the manager's machine, and has no path.
+    NoDirectory,
     /// A Pod empties it.
     Recycle(Recyclable),
     /// It cannot be reclaimed: the reason of the event, and what is wrong.
@@ -63,9 +65,7 @@ fn delete(volume: &PersistentVolume) -> Reclaim {
     let fail = |what: String| Reclaim::Fail(FAILED_DELETE, what);
     let directory = source.host_path.as_ref().map(|held| Reclaim::DeleteDirectory(held.path.to_string()));
     match annotation(&volume.metadata, PROVISIONED_BY).map(Str::as_str) {
-        Some(HOST_PATH) => {
-            directory.unwrap_or_else(|| fail("spec.persistentVolumeSource.HostPath is nil".to_owned()))
-        }
+        Some(HOST_PATH) => directory.unwrap_or(Reclaim::NoDirectory),
         Some(NFS) => fail("no deletable volume plugin matched".to_owned()),
         Some(name) if name.starts_with(IN_TREE) => fail(format!("no volume plugin matched name: {name}")),
         Some(_) => Reclaim::Nothing,

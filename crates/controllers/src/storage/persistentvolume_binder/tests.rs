@@ -10,6 +10,7 @@ use coxswain_machinery::informer::{Indexed, Lister, Store, downcast};
 use coxswain_machinery::telemetry::Registry;
 use coxswain_machinery::wire::{Labels, Message, Str, Time};
 
+mod attributes;
 mod best_match;
 mod in_order;
 mod makers;
@@ -36,7 +37,7 @@ fn flags_are_its_settings() {
         std::fs::write(&path, pod).unwrap();
         path.to_str().unwrap().to_owned()
     };
-    let usual = super::settings(&Flags::default()).unwrap();
+    let usual = super::settings(&Flags::default(), true).unwrap();
     assert!(usual.provisions && !usual.makes_directories);
     let (nfs, host_path) = (&usual.recipes.nfs, &usual.recipes.host_path);
     let times = [nfs.minimum, nfs.increment, host_path.minimum, host_path.increment];
@@ -52,7 +53,7 @@ fn flags_are_its_settings() {
         pv_recycler_pod_template_filepath_hostpath: file("for-paths"),
         ..Flags::default()
     };
-    let settings = super::settings(&flags).unwrap();
+    let settings = super::settings(&flags, true).unwrap();
     assert!(!settings.provisions && settings.makes_directories);
     let (nfs, host_path) = (&settings.recipes.nfs, &settings.recipes.host_path);
     let times = [nfs.minimum, nfs.increment, host_path.minimum, host_path.increment];

@@ -49,6 +49,8 @@ pub(super) struct Binder {
 pub(super) struct Settings {
     pub(super) provisions: bool,
     pub(super) makes_directories: bool,
+    /// The gate `VolumeAttributesClass`.
+    pub(super) knows_attributes: bool,
     pub(super) recipes: Recipes,
 }
 
@@ -75,6 +77,8 @@ pub(super) struct ClaimView {
     /// Until when it is left alone after something has failed.
     pub(super) until: Option<Timestamp>,
     pub(super) settings: Arc<Settings>,
+    /// What has failed in this reconcile.
+    pub(super) failures: Vec<Failure>,
     /// What this reconcile has written.
     pub(super) answers: Vec<AnyObject>,
 }
@@ -149,8 +153,13 @@ fn observed<V>(seen: Result<Option<V>, Pending>) -> Result<Observation<V>, Obser
 }
 
 impl Binder {
-    pub(super) fn claim(&self, key: &Key, read: &Reads) -> Result<Observation<ClaimView>, ObserveError> {
-        observed(self.see_claim(key, read))
+    pub(super) fn claim(
+        &self,
+        key: &Key,
+        failures: &[Failure],
+        read: &Reads,
+    ) -> Result<Observation<ClaimView>, ObserveError> {
+        observed(self.see_claim(key, failures, read))
     }
 
     pub(super) fn volume(
@@ -162,7 +171,7 @@ impl Binder {
         observed(self.see_volume(key, failures, read))
     }
 
-    fn see_claim(&self, key: &Key, read: &Reads) -> Result<Option<ClaimView>, Pending> {
+    fn see_claim(&self, key: &Key, failures: &[Failure], read: &Reads) -> Result<Option<ClaimView>, Pending> {
         let answered = read.answer(&PERSISTENT_VOLUME_CLAIMS, key).cloned().and_then(downcast);
         let known: Option<Arc<PersistentVolumeClaim>> = answered.or_else(|| self.ledger.claim(key));
         let Some(claim) = known else { return Ok(None) };
@@ -193,6 +202,7 @@ impl Binder {
             unscheduled: if is_open { self.unscheduled(key) } else { Vec::new() },
             node_is_there: node.is_none_or(is_there),
             until: self.ledger.until(key, &claim.metadata.uid),
+            failures: failures.to_vec(),
             answers: answers(read),
             settings: Arc::clone(&self.settings),
             default_class: default_class.flatten(),
@@ -300,7 +310,7 @@ impl Binder {
         let (users, name_is_taken) = self.users_of(&volume);
         let recycler = self.recycler(&volume, begun.as_ref(), failures.iter().any(is_replaced), read)?;
         let class = self.classes.get(&Key::new("", facts::class_of_volume(&volume).clone()));
-        let is_directory = volume.spec.persistent_volume_source.host_path.is_some();
+        let is_directory = matches!(reclaim(&volume), Reclaim::DeleteDirectory(_) | Reclaim::NoDirectory);
         let plugin =
             if is_directory { provisioning::HOST_PATH.into() } else { provisioning::label(class.as_deref()) };
         Ok(Some(VolumeView::There(Box::new(Held {

@@ -11,7 +11,9 @@ use super::note::{Counted, Note, Operation, Recycling};
 use super::plan::{again, settled, steps};
 use super::reclaiming::{self, FAILED_DELETE, FAILED_RECYCLE, Reclaim, Recyclable, reclaim};
 use super::recycler::{self, Begun, Leftover, Release};
-use super::view::{Claimant, Held, VolumeView, is_destroyed_by, is_elsewhere, is_over, is_replaced};
+use super::view::{
+    Claimant, Held, RecyclerPod, VolumeView, is_destroyed_by, is_elsewhere, is_over, is_replaced,
+};
 use super::writes::{self, Chain};
 use coxswain_machinery::api::kinds::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS};
 use coxswain_machinery::api::meta::ObjectMeta;
@@ -231,6 +233,15 @@ fn reclaimed(held: &Held, what: &Reclaim, now: Timestamp, note: &mut Note) -> Re
         Reclaim::Fail(reason, why) => fail(held, reason, why),
         _ if held.until.is_some_and(|until| now < until) => Ok(Plan::default()),
         Reclaim::DeleteDirectory(path) => delete(held, path, now, note),
+        Reclaim::NoDirectory => {
+            let (uid, name) = (held.volume.metadata.uid.clone(), &held.volume.metadata.name);
+            note.counted.push(Counted::Failed(Operation::Delete, held.plugin.clone()));
+            note.failed = Some((uid, now));
+            let why = format!(
+                "failed to create deleter for volume {name:?}: spec.PersistentVolumeSource.HostPath is nil"
+            );
+            fail(held, FAILED_DELETE, &why)
+        }
         Reclaim::NotRecyclable => match in_use(held) {
             Some(event) => Ok(steps(vec![event])),
             None => fail(held, FAILED_RECYCLE, "No recycler plugin found for the volume!"),
@@ -309,6 +320,7 @@ fn recycle(held: &Held, sort: Recyclable, note: &mut Note) -> Result<Plan, WireE
     }
     let ended = |note: &mut Note| note.recycling = Some(Recycling::Ended);
     let failed = |why: &str| format!("Recycle failed: failed to recycle volume: {why}");
+    let failed_by = |own: &RecyclerPod| failed(&pod_error(own));
     let Some(own) = held.recycler.as_ref().filter(|own| own.pod.metadata.uid == *expected) else {
         if held.begun.as_ref().is_some_and(|begun| begun.recycler.has_succeeded()) {
             // An earlier delete of the Pod took effect although it failed.
@@ -330,9 +342,7 @@ fn recycle(held: &Held, sort: Recyclable, note: &mut Note) -> Result<Plan, WireE
         }
         "Failed" => {
             ended(note);
-            let silent = own.message.is_empty();
-            let why = if silent { "pod failed, pod.Status.Message unknown" } else { own.message.as_str() };
-            fail_without_pod(held, at, expected.clone(), &failed(why))
+            fail_without_pod(held, at, expected.clone(), &failed_by(own))
         }
         _ => {
             let started = own.pod.status.start_time.is_some();
@@ -343,9 +353,31 @@ fn recycle(held: &Held, sort: Recyclable, note: &mut Note) -> Result<Plan, WireE
                 return Ok(Plan { requeue_after: Some(left), ..Plan::default() });
             }
             ended(note);
-            let why = format!("recycler pod {:?} watch channel had been closed", own.pod.metadata.name);
-            fail_without_pod(held, at, expected.clone(), &failed(&why))
+            fail_without_pod(held, at, expected.clone(), &failed_by(own))
         }
+    }
+}
+
+/// Returns why a Pod that has not succeeded did not empty its volume.
+fn pod_error(own: &RecyclerPod) -> String {
+    let pod = &own.pod;
+    match pod.status.phase.as_str() {
+        "Failed" if own.message.is_empty() => "pod failed, pod.Status.Message unknown".to_owned(),
+        "Failed" => own.message.clone(),
+        _ => format!("recycler pod {:?} watch channel had been closed", pod.metadata.name),
+    }
+}
+
+/// Returns the error of a recycler Pod that was not deleted: the delete's error if the Pod was in the way or had succeeded, otherwise the
+/// Pod's own.
+fn undeleted(held: &Held, failure: &Failure) -> String {
+    let (release, begun, why) = (Release::of(&held.volume), held.begun.as_ref(), &failure.message);
+    let expected = release.as_ref().and_then(|release| begun?.recycler.pod_for(release));
+    let own = held.recycler.as_ref().filter(|own| Some(&own.pod.metadata.uid) == expected);
+    match own {
+        None => format!("failed to delete old recycler pod {}: {why}", failure.key),
+        Some(own) if own.pod.status.phase == "Succeeded" => format!("failed to delete recycler pod: {why}"),
+        Some(own) => format!("failed to recycle volume: {}", pod_error(own)),
     }
 }
 
@@ -419,7 +451,7 @@ fn record(held: &Held, failure: &Failure, now: Timestamp, note: &mut Note) -> Re
         let why = &failure.message;
         Some((FAILED_RECYCLE, format!("Recycle failed: unexpected error creating recycler pod:  {why}")))
     } else if is_about(&PODS) && failure.verb == "delete" {
-        Some((FAILED_RECYCLE, format!("Recycle failed: failed to delete recycler pod: {}", failure.message)))
+        Some((FAILED_RECYCLE, format!("Recycle failed: {}", undeleted(held, failure))))
     } else {
         None
     };

@@ -113,8 +113,12 @@ pub(super) fn claim_link(claim: &PersistentVolumeClaim, volume: &PersistentVolum
 }
 
 /// How the status of a claim becomes that of one that is bound to a volume; `None` if the volume does not say how large it is. How much a
-/// bound claim has is the resizer's to say.
-pub(super) fn claim_bound(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Option<Vec<Edit>> {
+/// bound claim has is the resizer's to say. `knows_attributes` is the gate `VolumeAttributesClass`.
+pub(super) fn claim_bound(
+    claim: &PersistentVolumeClaim,
+    volume: &PersistentVolume,
+    knows_attributes: bool,
+) -> Option<Vec<Edit>> {
     let status = &claim.status;
     let mut edits = Vec::new();
     if status.access_modes != volume.spec.access_modes {
@@ -137,7 +141,8 @@ pub(super) fn claim_bound(claim: &PersistentVolumeClaim, volume: &PersistentVolu
         edits.extend(volume.spec.capacity.iter().map(|(resource, held)| amount(at, resource, held)));
     }
     let attributes = attributes_of(volume);
-    if status.phase == "Pending" && status.current_volume_attributes_class_name != attributes {
+    let is_other = knows_attributes && status.current_volume_attributes_class_name != attributes;
+    if status.phase == "Pending" && is_other {
         let at = path!(PersistentVolumeClaim, status.currentVolumeAttributesClassName);
         edits.push(if attributes.is_empty() { Edit::Clear(at) } else { Edit::set_text(at, attributes) });
     }

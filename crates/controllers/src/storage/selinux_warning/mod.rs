@@ -80,6 +80,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         volumes: volumes.lister(),
         drivers: drivers.lister(),
         record: Arc::clone(&record),
+        compares_labels: (build.gate)("SELinuxMountReadWriteOncePod"),
     };
     Ok(Built {
         loops: vec![Loop {
@@ -104,6 +105,8 @@ struct Controller {
     volumes: Lister<PersistentVolume>,
     drivers: Lister<CsiDriver>,
     record: Arc<Record>,
+    /// Whether volumes are mounted with labels at all.
+    compares_labels: bool,
 }
 
 impl Room<Note> for Controller {

@@ -41,7 +41,8 @@ pub(super) fn mounts(room: &Controller, pod: &SelinuxPod) -> Mounts {
         let labels = &pod.mounts.volumes;
         labels.binary_search_by(|(name, _)| name.cmp(volume)).ok().map(|at| &labels[at].1)
     };
-    let several = pod.mounts.volumes.iter().filter(|(_, label)| *label == MountLabel::Several);
+    let several = |label: &MountLabel| *label == MountLabel::Several && room.compares_labels;
+    let several = pod.mounts.volumes.iter().filter(|(_, label)| several(label));
     let mut unresolvable: HashSet<Str> = HashSet::default();
     let mut resolved: Vec<(Str, Result<Option<NamedVolume>, String>)> = Vec::new();
     for claim in pod.claims.iter() {
@@ -58,8 +59,10 @@ pub(super) fn mounts(room: &Controller, pod: &SelinuxPod) -> Mounts {
     for volume in &pod.shape.inline_volumes {
         let namespace = &pod.metadata.namespace;
         let source = volume.source().map_err(|error| error.to_string());
-        let found = source.and_then(|source| {
-            names::of_inline(&source, &volume.name, namespace).map_err(|error| error.to_string())
+        let found = source.and_then(|source| match &source.csi {
+            // A CSI driver makes it for this pod alone, so no other pod can mount it. kube-controller-manager retries such pods for ever.
+            Some(_) => Ok(None),
+            None => names::of_inline(&source, &volume.name, namespace).map_err(|error| error.to_string()),
         });
         resolved.push((volume.name.clone(), found));
     }
@@ -93,7 +96,7 @@ fn mount(room: &Controller, pod: &SelinuxPod, named: NamedVolume, label: &MountL
         policy => policy.clone(),
     };
     let label = match label {
-        MountLabel::One(label) if takes_labels && said != RECURSIVE => label.clone(),
+        MountLabel::One(label) if takes_labels && room.compares_labels && said != RECURSIVE => label.clone(),
         _ => Str::EMPTY,
     };
     let policy = if takes_labels && !label.is_empty() { said } else { Str::from(RECURSIVE) };

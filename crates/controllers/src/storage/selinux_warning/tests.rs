@@ -24,6 +24,7 @@ struct World {
     stores: [Arc<Store>; 4],
     record: Arc<Record>,
     registry: Registry,
+    compares_labels: bool,
 }
 
 impl World {
@@ -32,7 +33,7 @@ impl World {
         let registry = Registry::new();
         let series = Series::register(&RoomMetrics::new(registry.clone())).unwrap();
         let stores = kinds.map(|kind: &'static Kind| Arc::new(Store::new(kind)));
-        let world = Self { stores, record: Arc::new(Record::new(series)), registry };
+        let world = Self { stores, record: Arc::new(Record::new(series)), registry, compares_labels: true };
         world.driver("labels", Some(true));
         world
     }
@@ -45,6 +46,7 @@ impl World {
             volumes: Lister::new(Arc::clone(volumes)),
             drivers: Lister::new(Arc::clone(drivers)),
             record: Arc::clone(&self.record),
+            compares_labels: self.compares_labels,
         }
     }
 

@@ -281,13 +281,15 @@ async fn what_is_newer_than_the_live_read_need_not_go() {
 #[tokio::test(start_paused = true)]
 async fn expectations_outlive_the_caches_that_they_were_made_on() {
     let registry = ExpectationsRegistry::default();
-    let before = Bench::on(registry.of("test-controller", "test"));
+    let before = Bench::on(registry.of("test-controller", "test", 0));
     before.store.replace(vec![], "9");
     before.write(&[effect("a", WriteEffect::Stored("10".into()))]);
     drop(before);
-    let other = Bench::on(registry.of("test-controller", "another"));
+    let other = Bench::on(registry.of("test-controller", "another", 0));
     assert!(other.is_ready());
-    let after = Bench::on(registry.of("test-controller", "test"));
+    let twin = Bench::on(registry.of("test-controller", "test", 1));
+    assert!(twin.is_ready(), "another loop of the same queue name has keys of its own");
+    let after = Bench::on(registry.of("test-controller", "test", 0));
     assert_eq!(after.check(&key()), waiting(10), "nothing is there yet");
     after.store.replace(vec![], "9");
     assert_eq!(after.check(&key()), waiting(10), "a list from an API server that lags");

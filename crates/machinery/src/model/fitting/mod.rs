@@ -224,16 +224,23 @@ impl Requirement {
     }
 }
 
+/// The number that a text is, if it is written as numbers are printed: without a plus sign and without zeros in front.
+fn canonical(text: &str) -> Option<i64> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let is_canonical = if digits.starts_with('0') { text == "0" } else { !text.starts_with('+') };
+    text.parse().ok().filter(|_| is_canonical)
+}
+
 /// Whether a toleration tolerates a taint.
 pub fn tolerates(toleration: &Toleration, taint: &Taint, comparing: bool) -> bool {
     let is_of_effect = toleration.effect.is_empty() || toleration.effect == taint.effect;
     let is_of_key = toleration.key.is_empty() || toleration.key == taint.key;
     // Those of the taint and of the toleration, in this order.
-    let numbers = || taint.value.parse::<i64>().ok().zip(toleration.value.parse::<i64>().ok());
+    let numbers = || canonical(&taint.value).zip(canonical(&toleration.value));
     is_of_effect
         && is_of_key
         && match toleration.operator.as_str() {
-            "" | "Equal" => !toleration.key.is_empty() && toleration.value == taint.value,
+            "" | "Equal" => toleration.value == taint.value,
             "Exists" => true,
             "Gt" => comparing && numbers().is_some_and(|(taint, toleration)| taint > toleration),
             "Lt" => comparing && numbers().is_some_and(|(taint, toleration)| taint < toleration),

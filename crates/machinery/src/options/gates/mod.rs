@@ -32,6 +32,7 @@ pub const WITHOUT_EFFECT: &[(&str, &str)] = &[
     ("InOrderInformersBatchProcess", "no queue stands between a watch and its cache"),
     ("InformerResourceVersion", "a cache always knows its version"),
     ("NativeHistograms", "histograms have fixed buckets"),
+    ("SeparateTaintEvictionController", "taint eviction is always a controller of its own"),
     ("StaleControllerConsistencyStatefulSet", "a StatefulSet always waits for caches to show its writes"),
     ("UnauthenticatedHTTP2DOSMitigation", "every connection's streams are bounded"),
     ("UnlockWhileProcessingFIFO", "no queue stands between a watch and its cache"),

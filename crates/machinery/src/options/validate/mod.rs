@@ -4,8 +4,8 @@
 //! server that uses it starts, is refused here at once - and only if that controller or server does start. What it
 //! takes and never uses is taken.
 //!
-//! It is stricter than the original where a value can't mean anything: a CIDR or a server address that can't be read
-//! (also where the original would ignore it), a prefix longer than an address, a negative duration, a number that is
+//! It is stricter than the original where a value can't mean anything: a server address that can't be read (also where
+//! the original would ignore it), a prefix longer than an address, a negative duration, a number that is
 //! not finite, a media type that no API server speaks, and a lock that could not be written. And it can't serve TLS
 //! with nothing but what rustls leaves out.
 

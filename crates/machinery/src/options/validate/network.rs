@@ -8,12 +8,18 @@ use crate::model::addresses::parse_range;
 /// The bits by which an IPv6 range for a Node may be longer than the cluster's: the original's allocator, which keeps a
 /// bit for each possible range, dies of more. It has no such limit for IPv4.
 const MAX_IPV6_NODE_BITS: u8 = 16;
+/// One for each address family.
+const MAX_SERVICE_RANGES: usize = 2;
 
 impl Check<'_> {
     pub(super) fn network(&mut self) {
         let flags = self.flags;
-        let cluster = self.cidrs("cluster-cidr", &flags.cluster_cidr);
-        let service = self.cidrs("service-cluster-ip-range", &flags.service_cluster_ip_range);
+        let services = flags.service_cluster_ip_range.split(',').count();
+        if services > MAX_SERVICE_RANGES {
+            let problem = format!("it has {services} CIDRs");
+            self.fail("service-cluster-ip-range", problem, "one CIDR, or an IPv4 and an IPv6 one");
+            return;
+        }
         if !flags.allocate_node_cidrs {
             for (flag, value) in [
                 ("cluster-cidr", &flags.cluster_cidr),
@@ -25,7 +31,8 @@ impl Check<'_> {
             }
             return;
         }
-        let (Some(cluster), Some(service)) = (cluster, service) else { return };
+        let service = self.service_ranges();
+        let Some(cluster) = self.cidrs("cluster-cidr", &flags.cluster_cidr) else { return };
         if self.runs("node-ipam-controller") {
             self.node_ranges(&cluster, &service);
         }
@@ -43,6 +50,7 @@ impl Check<'_> {
             let problem = "--allocate-node-cidrs has nothing to allocate from";
             self.fail("cluster-cidr", problem, "one or two CIDRs");
         }
+        self.mask_is_of_family(cluster, (ipv4, ipv6));
         let dual = cluster.len() > 1;
         if dual && any.is_some() {
             let allowed = "--node-cidr-mask-size-ipv4 and --node-cidr-mask-size-ipv6 instead";
@@ -66,6 +74,33 @@ impl Check<'_> {
                 self.warn("service-cluster-ip-range", format!("{net} overlaps --cluster-cidr"));
             }
         }
+    }
+
+    /// Refuses a mask size for the family of which the cluster has no range.
+    fn mask_is_of_family(&mut self, cluster: &[IpNet], (ipv4, ipv6): (Option<u8>, Option<u8>)) {
+        let (flag, family) = match cluster {
+            [IpNet::V4(_)] if ipv6.is_some() => ("node-cidr-mask-size-ipv6", "IPv4"),
+            [IpNet::V6(_)] if ipv4.is_some() => ("node-cidr-mask-size-ipv4", "IPv6"),
+            _ => return,
+        };
+        let problem = format!("it is not allowed for a single-stack {family} cluster");
+        self.fail(flag, problem, "it with a --cluster-cidr of its address family");
+    }
+
+    /// Reads the ranges of Services. One that can't be read counts as absent.
+    fn service_ranges(&mut self) -> Vec<IpNet> {
+        let flags = self.flags;
+        let text = &flags.service_cluster_ip_range;
+        let mut nets = Vec::new();
+        for part in text.split(',').map(str::trim).filter(|_| !text.trim().is_empty()) {
+            match parse_range(part) {
+                Some(net) => nets.push(net),
+                None => {
+                    self.warn("service-cluster-ip-range", format!("{part:?} is not a CIDR, and is ignored"));
+                }
+            }
+        }
+        nets
     }
 
     /// Reads a comma-separated list of CIDRs. `None` if they can't be read.

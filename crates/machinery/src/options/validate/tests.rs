@@ -159,8 +159,24 @@ fn networks() {
         "service-cluster-ip-range",
         "overlaps",
     );
-    refused(&["--cluster-cidr=10.0.0.0"], "cluster-cidr", &["\"10.0.0.0\" is not a CIDR", "10.0.0.0/16"]);
-    refused(&["--service-cluster-ip-range=10.0.0.0/33"], "service-cluster-ip-range", &["10.0.0.0/33"]);
+    let unreadable = "--cluster-cidr=10.0.0.0";
+    refused(&[allocate, unreadable], "cluster-cidr", &["\"10.0.0.0\" is not a CIDR", "10.0.0.0/16"]);
+    warned(&[unreadable], "cluster-cidr", "ignored without --allocate-node-cidrs");
+    let service = "service-cluster-ip-range";
+    let unreadable = "--service-cluster-ip-range=10.0.0.0/33";
+    warned(&[unreadable], service, "ignored without --allocate-node-cidrs");
+    warned(&[allocate, "--cluster-cidr=10.0.0.0/16", unreadable], service, "\"10.0.0.0/33\" is not a CIDR");
+    let three = "--service-cluster-ip-range=10.0.0.0/24,10.0.1.0/24,fd00::/108";
+    refused(&[three], service, &["3 CIDRs"]);
+    refused(&[allocate, "--cluster-cidr=10.4.0.0/16", three], service, &["3 CIDRs"]);
+    for (cluster, mask, family) in [
+        ("10.0.0.0/16", "node-cidr-mask-size-ipv6", "single-stack IPv4 cluster"),
+        ("fd00::/56", "node-cidr-mask-size-ipv4", "single-stack IPv6 cluster"),
+    ] {
+        let line = [allocate.to_owned(), format!("--cluster-cidr={cluster}"), format!("--{mask}=28")];
+        refused(&line.each_ref().map(String::as_str), mask, &[family]);
+        valid(&[line[1].as_str(), line[2].as_str()]);
+    }
     let two = "--cluster-cidr=10.0.0.0/16,10.1.0.0/16";
     refused(&[allocate, two], "cluster-cidr", &["more than one CIDR of a family"]);
     valid(&[two]);
@@ -407,7 +423,7 @@ fn leader_migration() {
 fn every_error_names_a_flag_that_exists() {
     let line = [
         "--cloud-provider=x",
-        "--cluster-cidr=x",
+        "--service-cluster-ip-range=10.0.0.0/24,10.0.1.0/24,fd00::/108",
         "--controllers=x",
         "--secure-port=-1",
         "--tls-min-version=x",

@@ -39,7 +39,7 @@ fn names(rules: Vec<NamedRuleWithOperations>) -> (String, bool) {
 
 #[test]
 fn rules_name_kinds_by_group_version_and_resource() {
-    let table: [(&str, Vec<NamedRuleWithOperations>, &str, bool); 13] = [
+    let table: [(&str, Vec<NamedRuleWithOperations>, &str, bool); 15] = [
         ("one", vec![rule(&["x"], &["v1"], &["as"])], "x/v1/A", false),
         (
             "all combinations",
@@ -62,6 +62,8 @@ fn rules_name_kinds_by_group_version_and_resource() {
         ("by the kind where there is no singular", vec![rule(&["z"], &["v3"], &["a"])], "z/v3/A", false),
         ("in any group", vec![rule(&[""], &["v1"], &["as"])], "/v1/A x/v1/A y/v1/A", false),
         ("any group", vec![rule(&["*"], &["v1"], &["as"])], "", false),
+        ("a wildcard within a group", vec![rule(&["*.x", "x"], &["v1"], &["as"])], "", false),
+        ("a wildcard within a version", vec![rule(&["x"], &["v*"], &["as"])], "", false),
         ("any group beside one", vec![rule(&["x", "*"], &["v1"], &["as"])], "", false),
         ("any version", vec![rule(&["x"], &["*"], &["as"]), rule(&["y"], &["v1"], &["as"])], "y/v1/A", false),
         ("any resource", vec![rule(&["x"], &["v1"], &["*", "bs"])], "x/v1/B", false),

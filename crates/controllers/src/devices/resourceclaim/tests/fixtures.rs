@@ -11,7 +11,9 @@ use super::super::view::Rooms;
 use coxswain_machinery::api::kinds::{POD_GROUPS, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS};
 use coxswain_machinery::api::meta::{ObjectMeta, OwnerReference};
 use coxswain_machinery::api::pod::Pod;
-use coxswain_machinery::api::resource::{ResourceClaim, ResourceClaimConsumer, ResourceClaimTemplate};
+use coxswain_machinery::api::resource::{
+    ExactDeviceRequest, ResourceClaim, ResourceClaimConsumer, ResourceClaimTemplate,
+};
 use coxswain_machinery::api::scheduling::{PodGroup, PodGroupResourceClaim};
 use coxswain_machinery::api::{AnyObject, Kind, Object};
 use coxswain_machinery::framework::{Observation, ObserveError, Read, Reads, Room};
@@ -151,11 +153,30 @@ pub(super) fn consumer(pod: &str) -> ResourceClaimConsumer {
     }
 }
 
+/// A PodGroup as a consumer.
+pub(super) fn group_consumer(group: &str) -> ResourceClaimConsumer {
+    ResourceClaimConsumer {
+        api_group: "scheduling.k8s.io".into(),
+        resource: "podgroups".into(),
+        ..consumer(group)
+    }
+}
+
 /// A template with a label, an annotation and a request; `alternatives` makes it one of alternatives.
 pub(super) fn template(name: &str, alternatives: bool) -> Arc<ResourceClaimTemplate> {
+    template_of(name, if alternatives { 3 } else { 2 }, &[])
+}
+
+/// The same, for access as an administrator.
+pub(super) fn admin_template(name: &str) -> Arc<ResourceClaimTemplate> {
+    let exact = ExactDeviceRequest { admin_access: Some(true), ..ExactDeviceRequest::default() };
+    template_of(name, 2, &exact.to_bytes())
+}
+
+fn template_of(name: &str, field: u32, asked: &[u8]) -> Arc<ResourceClaimTemplate> {
     let mut request = Vec::new();
     put_bytes(&mut request, 1, b"req");
-    put_bytes(&mut request, if alternatives { 3 } else { 2 }, &[]);
+    put_bytes(&mut request, field, asked);
     let (mut devices, mut spec, mut made) = (Vec::new(), Vec::new(), Vec::new());
     put_bytes(&mut devices, 1, &request);
     put_bytes(&mut spec, 1, &devices);
@@ -195,6 +216,7 @@ pub(super) struct Cluster {
     templates: Arc<Store>,
     pub(super) with_groups: bool,
     pub(super) prioritized_lists: bool,
+    pub(super) admin_access: bool,
 }
 
 impl Cluster {
@@ -207,6 +229,7 @@ impl Cluster {
             templates: store(&RESOURCE_CLAIM_TEMPLATES),
             with_groups: false,
             prioritized_lists: true,
+            admin_access: true,
         }
     }
 
@@ -229,6 +252,7 @@ impl Cluster {
             by_controller: Dependents::new(&self.claims),
             templates: Lister::new(Arc::clone(&self.templates)),
             prioritized_lists: self.prioritized_lists,
+            admin_access: self.admin_access,
         }
     }
 

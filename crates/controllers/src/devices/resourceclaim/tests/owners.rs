@@ -6,7 +6,8 @@ use super::fixtures::*;
 use coxswain_machinery::api::AnyObject;
 use coxswain_machinery::api::kinds::RESOURCE_CLAIMS;
 use coxswain_machinery::api::pod::Pod;
-use coxswain_machinery::api::resource::ResourceClaim;
+use coxswain_machinery::api::resource::{ResourceClaim, ResourceClaimConsumer};
+use coxswain_machinery::api::scheduling::PodGroup;
 use coxswain_machinery::executor::{Effect, WriteEffect};
 use coxswain_machinery::framework::{ApiError, Reads};
 use coxswain_machinery::model::Key;
@@ -146,6 +147,77 @@ fn what_cannot_be_made_is_told_and_tried_again_and_nothing_is_recorded_before() 
     listed.prioritized_lists = false;
     let fault = "retry: template includes a prioritized list of subrequests, but the feature is disabled";
     assert_eq!(listed.pod("p", &none()).unwrap()[1], fault);
+}
+
+#[test]
+fn template_with_admin_access_needs_the_gate() {
+    let mut cluster = Cluster::new().with(pod("p", &[("a", "from t")], &[], plain)).with(admin_template("t"));
+    assert_eq!(cluster.pod("p", &none()).unwrap(), ["create resourceclaims p-a-", "look again"]);
+    cluster.admin_access = false;
+    let fault = "admin access is requested, but the feature is disabled";
+    let told = format!("event FailedResourceClaimCreation: PodResourceClaim a: {fault}");
+    assert_eq!(cluster.pod("p", &none()).unwrap(), [told, format!("retry: {fault}")]);
+}
+
+#[test]
+fn pod_group_with_an_empty_entry_is_named_without_quotes() {
+    let mut held = PodGroup::clone(&group("g", &[("a", "t")]));
+    held.spec.resource_claims[0].resource_claim_template_name = None;
+    let mut cluster = Cluster::new().with(Arc::new(held));
+    cluster.with_groups = true;
+    let fault = "checking for claim before creating it: PodGroup ns/g, spec.resourceClaim a: none of the supported fields \
+                 are set";
+    assert_eq!(cluster.group("g", &none()).unwrap()[1], format!("retry: {fault}"));
+}
+
+#[test]
+fn pod_whose_claims_are_recorded_and_reserved_needs_no_pod_group() {
+    let entries = [("gpu", "from t"), ("own", "from t")];
+    let all = [("gpu", "g-gpu-1"), ("own", "p-own-1")];
+    let reserved = |claim: &mut ResourceClaim, by: ResourceClaimConsumer| {
+        allocated(claim);
+        claim.status.reserved_for = vec![by];
+    };
+    let mut cluster = Cluster::new()
+        .with(member("g", "p", (&entries, &all), bound))
+        .with(claim("g-gpu-1", |claim| {
+            made_for_group(claim, "g", "gpu");
+            reserved(claim, group_consumer("g"));
+        }))
+        .with(claim("p-own-1", |claim| {
+            made_for(claim, "p", "own");
+            reserved(claim, consumer("p"));
+        }));
+    cluster.with_groups = true;
+    assert_eq!(cluster.pod("p", &none()).unwrap(), Vec::<String>::new());
+    // Another group's claim is none of the pod's.
+    let cluster = cluster.with(claim("g-gpu-1", |claim| made_for_group(claim, "other", "gpu")));
+    assert_eq!(cluster.pod("p", &none()).unwrap_err(), "pod ns/p: PodGroup ns/g is not there");
+}
+
+#[test]
+fn claim_that_is_reserved_for_the_pod_or_its_group_gets_no_second_consumer() {
+    let nothing = Vec::<String>::new();
+    for by in [consumer("p"), group_consumer("g")] {
+        for (shared, owner) in [(true, "g"), (false, "p")] {
+            let name = format!("{owner}-gpu-1");
+            let all = [("gpu", name.as_str())];
+            let mut cluster = Cluster::new()
+                .with(member("g", "p", (&[("gpu", "from t")], &all), bound))
+                .with(group("g", if shared { &[("gpu", "t")] } else { &[] }))
+                .with(claim(&name, |claim| {
+                    if shared {
+                        made_for_group(claim, "g", "gpu");
+                    } else {
+                        made_for(claim, "p", "gpu");
+                    }
+                    allocated(claim);
+                    claim.status.reserved_for = vec![by.clone()];
+                }));
+            cluster.with_groups = true;
+            assert_eq!(cluster.pod("p", &none()).unwrap(), nothing, "{by:?}, shared: {shared}");
+        }
+    }
 }
 
 #[test]

@@ -11,7 +11,8 @@ use super::super::health::Health;
 use super::super::memory::FleetMemory;
 use super::super::metrics::Metrics;
 use super::super::pods::{Pods, of_nodes, of_pods};
-use super::fixtures::{RULES, node, set};
+use super::super::taints::{NO_EXECUTE, UNREACHABLE};
+use super::fixtures::{RULES, node, set, taint};
 use coxswain_machinery::api::AnyObject;
 use coxswain_machinery::api::coordination::Heartbeat;
 use coxswain_machinery::api::core::Node;
@@ -21,7 +22,7 @@ use coxswain_machinery::api::pod::{Pod, PodCondition};
 use coxswain_machinery::framework::{KeyMap, Memory as _, Observation, Reads, Room, RoomMetrics};
 use coxswain_machinery::informer::{Deliveries, Delta, Indexed, Lister, Store};
 use coxswain_machinery::model::plan::{Patch, Verb};
-use coxswain_machinery::model::{Key, Plan, Step};
+use coxswain_machinery::model::{Failure, Key, Plan, Step, Write};
 use coxswain_machinery::telemetry::Registry;
 
 const BOUND: Duration = Duration::from_secs(10);
@@ -74,7 +75,11 @@ impl Bench {
     }
 
     fn plan(&self) -> Plan<super::super::memory::Note> {
-        let observed = self.health.observe(&Key::EMPTY, &[], &Reads::default()).unwrap();
+        self.plan_after(&[])
+    }
+
+    fn plan_after(&self, failures: &[Failure]) -> Plan<super::super::memory::Note> {
+        let observed = self.health.observe(&Key::EMPTY, failures, &Reads::default()).unwrap();
         let Observation::View(view) = observed else { panic!("{observed:?}") };
         Health::plan(&view, now())
     }
@@ -105,11 +110,44 @@ impl Bench {
                 break;
             }
         }
+        self.end();
+        told
+    }
+
+    fn end(&self) {
         let outcome = coxswain_machinery::framework::Outcome::Absent;
         let took = Duration::from_millis(3);
         let end = coxswain_machinery::framework::ReconcileEnd { outcome: &outcome, actions: &[], took };
         self.health.memory.ended(&Key::EMPTY, end);
-        told
+    }
+
+    /// The looks of a round up to the writes, which come next.
+    fn look(&self) {
+        let plan = self.plan();
+        assert!(plan.look_again);
+        self.health.memory.commit(&Key::EMPTY, plan.note);
+    }
+
+    /// A round whose writes all meet a conflict: when the next one comes.
+    fn conflicting_round(&self) -> Duration {
+        self.look();
+        let failure = |write: &Write| Failure {
+            what: write.to_string(),
+            verb: "patch",
+            subresource: write.subresource,
+            kind: write.kind,
+            key: write.key.clone(),
+            code: 409,
+            reason: "Conflict".into(),
+            message: "the object has been modified".to_owned(),
+            existing: None,
+        };
+        let failures: Vec<Failure> = self.plan().writes().map(failure).collect();
+        let plan = self.plan_after(&failures);
+        assert!(plan.steps.is_empty() && plan.end);
+        self.health.memory.commit(&Key::EMPTY, plan.note);
+        self.end();
+        plan.requeue_after.expect("a round always comes again")
     }
 
     async fn pass(&mut self, time: u64, mut each: impl FnMut(&mut Self)) -> Vec<String> {
@@ -212,6 +250,81 @@ async fn nobody_is_tainted_while_the_view_is_not_known_to_be_current() {
     assert_eq!(bench.round(), [""; 0]);
     bench.renew("kube-node-lease", "well");
     assert!(bench.round().contains(&"taints of lost".to_owned()));
+}
+
+/// The API server renews its Lease every 10.0 to 10.4 seconds, a replica its own every 9 to 11 seconds.
+#[test]
+fn silence_of_a_healthy_watch_counts_against_nodes() {
+    let bound = |grace| super::super::silence_that_counts(Duration::from_secs(grace)).as_millis();
+    assert_eq!([16, 20, 40, 44, 50, 120].map(bound), [8_000, 10_000, 11_000, 11_000, 12_500, 30_000]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_time_counts_while_the_api_server_renews_its_lease() {
+    for grace in [22, 40, 44, 50] {
+        let deliveries = Deliveries::new(super::super::silence_that_counts(Duration::from_secs(grace)));
+        let heartbeats = Arc::new(Store::new(&HEARTBEATS));
+        heartbeats.tell(&deliveries);
+        let mut lease = Heartbeat::default();
+        lease.metadata.namespace = "kube-system".into();
+        lease.metadata.name = "apiserver".into();
+        let renewals = 60;
+        for _ in 0..renewals {
+            tokio::time::advance(Duration::from_millis(10_400)).await;
+            lease.spec.renew_time.seconds += 10;
+            let object: AnyObject = Arc::new(lease.clone());
+            heartbeats.upsert(&object);
+        }
+        assert_eq!(deliveries.covered().time, Duration::from_millis(10_400) * renewals, "grace {grace} s");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn round_that_turns_silent_tells_of_new_nodes_and_gives_tokens_back() {
+    let mut lost = node("lost", "a");
+    set(&mut lost, "Ready", "Unknown");
+    let mut bench = Bench::new([lost, node("well", "a")]);
+    bench.look();
+    tokio::time::advance(BOUND + Duration::from_secs(1)).await;
+    let plan = bench.plan();
+    let told: Vec<String> = plan
+        .steps
+        .iter()
+        .map(|step| match step {
+            Step::Emit(event) => event.message.clone(),
+            step => panic!("{step:?}"),
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "Node lost event: Registered Node lost in Controller",
+            "Node well event: Registered Node well in Controller"
+        ]
+    );
+    bench.health.memory.commit(&Key::EMPTY, plan.note);
+    bench.end();
+    bench.renew("kube-node-lease", "well");
+    assert_eq!(bench.round(), ["taints of lost"], "the token is there, and nothing is told twice");
+}
+
+#[tokio::test(start_paused = true)]
+async fn taint_of_a_node_that_is_back_is_tried_again_soon_after_a_conflict() {
+    let soon = Duration::from_millis(100);
+    let mut back = node("back", "a");
+    back.spec.taints.push(taint(UNREACHABLE, NO_EXECUTE));
+    let bench = Bench::new([back, node("well", "a")]);
+    for conflict in 0..5 {
+        assert_eq!(bench.conflicting_round(), soon, "{conflict}");
+    }
+    assert_eq!(bench.conflicting_round(), bench.health.period, "it does not help");
+    assert_eq!(bench.conflicting_round(), soon, "it begins again");
+    assert_eq!(bench.round(), ["taints of back"]);
+    // A node that is to be driven away is not urgent.
+    let mut lost = node("lost", "a");
+    set(&mut lost, "Ready", "Unknown");
+    let bench = Bench::new([lost, node("well", "a")]);
+    assert_eq!(bench.conflicting_round(), bench.health.period);
 }
 
 #[tokio::test(start_paused = true)]

@@ -186,6 +186,81 @@ fn nodes_that_were_not_looked_at_yet_have_what_they_list() {
     stage.node("m");
     stage.pod("q", "m", &["a"]);
     stage.look("m");
+    assert_eq!((stage.happened(), stage.look_in), (Vec::new(), Some(secs(1))), "n may give it up");
+    stage.look("n");
+    assert_eq!(stage.happened(), [""; 0]);
+    stage.look("m");
     let told = stage.happened();
     assert!(told.len() == 1 && told[0].contains("is already used by pod(s) p"), "{told:?}");
+}
+
+#[test]
+fn volume_of_a_node_that_gives_it_up_is_moved_without_a_warning_in_either_order() {
+    for order in [["m", "n"], ["n", "m"]] {
+        let mut stage = left(false, true, Some(true));
+        stage.node("m");
+        stage.pod("q", "m", &["a"]);
+        for node in order.into_iter().chain(["m"]) {
+            stage.look(node);
+        }
+        stage.is_detached("a", "n");
+        for node in ["n", "m"] {
+            stage.look(node);
+        }
+        let told = stage.happened();
+        assert!(told.iter().all(|told| !told.contains("FailedAttachVolume")), "{order:?}: {told:?}");
+        assert_eq!(told.last().unwrap(), "create a on m", "{order:?}: {told:?}");
+    }
+}
+
+#[test]
+fn node_that_cannot_be_read_delays_a_detach_and_nothing_else() {
+    let mut stage = left(false, false, Some(true));
+    stage.look("n");
+    stage.changed("n", |_| {});
+    stage.unreadable = vec!["nodes"];
+    stage.bound("b", &["ReadWriteOnce"]);
+    stage.pod("q", "n", &["b"]);
+    stage.look("n");
+    let told = stage.happened();
+    assert!(told.contains(&"create b on n".to_owned()), "{told:?}");
+    assert!(!told.contains(&"delete a on n".to_owned()), "{told:?}");
+    assert!(told.iter().any(|told| told.starts_with("retry nodes n cannot be read: ")), "{told:?}");
+    assert_eq!(stage.look_in, Some(Duration::from_millis(500)));
+    stage.unreadable.clear();
+    stage.at += Duration::from_millis(500);
+    stage.look("n");
+    assert!(stage.happened().contains(&"delete a on n".to_owned()));
+}
+
+#[test]
+fn attachment_that_cannot_be_read_is_not_gone_and_stops_no_other_volume() {
+    let mut stage = left(true, true, None);
+    stage.unreadable = vec!["volumeattachments"];
+    stage.look("n");
+    stage.at = secs(60);
+    stage.bound("b", &["ReadWriteOnce"]);
+    stage.pod("q", "n", &["b"]);
+    stage.look("n");
+    let told = stage.happened();
+    assert!(told.contains(&"create b on n".to_owned()), "{told:?}");
+    stage.is_attached("b", "n");
+    stage.look("n");
+    assert!(stage.happened().contains(&"n lists [a b]".to_owned()), "a stays listed");
+    // Readable again: it is not there.
+    stage.unreadable.clear();
+    stage.at = secs(180);
+    stage.look("n");
+    assert!(stage.happened().contains(&"create a on n".to_owned()));
+    // Before a detach.
+    let mut stage = left(false, true, None);
+    stage.unreadable = vec!["volumeattachments"];
+    stage.look("n");
+    assert_eq!(stage.look_in, Some(Duration::from_millis(500)));
+    assert!(stage.view("n").book.held.contains_key(unique("a").as_str()), "it does not count as detached");
+    stage.node("m");
+    stage.pod("r", "m", &["a"]);
+    stage.look("m");
+    let told = stage.happened();
+    assert!(!told.contains(&"create a on m".to_owned()), "n may still have it: {told:?}");
 }

@@ -75,6 +75,64 @@ fn a_claim_that_cannot_be_saved_is_told() {
 }
 
 #[test]
+fn claim_that_cannot_be_saved_is_tried_after_a_backoff_and_counted() {
+    let world = World::new();
+    world.put_class(&class("c", "example.com/p", "")).put_claim(&claim("data")).show_all();
+    world.refuses("update persistentvolumeclaims");
+    let is_tried = || world.claims("data").iter().any(|told| told.contains("Error saving claim"));
+    assert!(is_tried());
+    assert!(!is_tried(), "the queue retries it at once");
+    world.later(1);
+    assert!(is_tried());
+    assert!(!is_tried());
+    let errors = "volume_operation_errors_total";
+    let labels = "operation_name=\"provision\",plugin_name=\"example.com/p\"";
+    assert_eq!(world.metric(errors), [format!("{errors}{{{labels}}} 2")], "one for each attempt");
+}
+
+#[test]
+fn directory_that_cannot_be_made_is_told_and_the_scheduler_chooses_again() {
+    let mut scheduled = claim("data");
+    scheduled.metadata.annotations = labels(&[(facts::SELECTED_NODE, "n")]);
+    let world = World::with(|settings| settings.makes_directories = true);
+    let mut node = coxswain_machinery::api::core::Node::default();
+    node.metadata.name = "n".into();
+    world.put_node(&node);
+    world.put_class(&class("c", "kubernetes.io/host-path", "")).put_claim(&scheduled).show_all();
+    world.directories_fail(Some("not a directory"));
+    let failed =
+        "Warning ProvisioningFailed Failed to provision volume with StorageClass \"c\": not a directory";
+    let is_told = |told: &[String]| told.iter().any(|told| told == failed);
+    let told = world.claims("data");
+    assert!(is_told(&told), "{told:?}");
+    assert!(!told.iter().any(|told| told.contains("Deleting the volume")), "{told:?}");
+    assert!(!facts::has(&world.claim("data").metadata, facts::SELECTED_NODE));
+    world.show_all();
+    assert!(!is_told(&world.claims("data")), "it is left alone for a while");
+    world.later(1);
+    assert!(is_told(&world.claims("data")));
+}
+
+#[test]
+fn volume_that_cannot_be_created_in_a_directory_is_told_once_in_a_while() {
+    let world = World::with(|settings| settings.makes_directories = true);
+    world.put_class(&class("c", "kubernetes.io/host-path", "")).put_claim(&claim("data")).show_all();
+    world.refuses("create persistentvolumes");
+    let told = || {
+        let told = world.claims("data");
+        told.iter().any(|told| {
+            told.contains("Error creating provisioned PV object for claim ns/data: ")
+                && told.ends_with(" Deleting the volume.")
+        })
+    };
+    assert!(told());
+    world.show_all();
+    assert!(!told());
+    world.later(1);
+    assert!(told());
+}
+
+#[test]
 fn a_directory_is_made_for_a_claim_in_two_looks() {
     let (world, told) = told_for("kubernetes.io/host-path", &claim("data"));
     let made = "Normal ProvisioningSucceeded Successfully provisioned volume pvc-uid-of-data using kubernetes.io/host-path";

@@ -152,7 +152,8 @@ fn a_claim_without_a_volume_is_told_why() {
     let mut linked = naming("vol");
     linked.metadata.annotations = labels(&[(facts::BOUND_BY_CONTROLLER, "yes")]);
     let world = world(&linked, &[others]);
-    assert_eq!(world.claims("data"), ["retry volume \"vol\" already bound to a different claim."]);
+    let again = "retry volume \"vol\" already bound to a different claim.";
+    assert_eq!(world.claims("data"), [taken, again], "the event is told whoever made the link");
 }
 
 #[test]

@@ -60,6 +60,25 @@ fn a_pod_empties_a_volume_and_then_it_is_free() {
     assert_eq!(volume.status.phase, "Available");
 }
 
+#[test]
+fn recycler_pod_that_cannot_be_deleted_is_told_by_what_became_of_it() {
+    let told = |is_old: bool, phase: &str| {
+        let world = world();
+        if !is_old {
+            world.volumes("vol");
+        }
+        pod_is(&world, phase);
+        world.refuses("delete pods");
+        done(world.volumes("vol")).pop().unwrap_or_default()
+    };
+    let why = |why: &str| format!("Warning VolumeFailedRecycle Recycle failed: {why}");
+    let old = why("failed to delete old recycler pod default/recycler-for-vol: no");
+    assert_eq!(told(true, "Running"), old, "it was in the way");
+    let failed = why("failed to recycle volume: pod failed, pod.Status.Message unknown");
+    assert_eq!(told(false, "Failed"), failed);
+    assert_eq!(told(false, "Succeeded"), why("failed to delete recycler pod: no"));
+}
+
 /// The delete of the Pod that has emptied the volume is answered with an error although it took effect.
 #[test]
 fn recycler_pod_whose_delete_took_effect_and_failed_is_not_created_again() {

@@ -85,6 +85,7 @@ impl World {
         let mut settings = Settings {
             provisions: true,
             makes_directories: false,
+            knows_attributes: true,
             recipes: Recipes { host_path: recipe(60), nfs: recipe(300) },
         };
         change(&mut settings);
@@ -384,6 +385,7 @@ impl World {
                     && let Ok(Some(view)) = self.observe(room, key, &[failure], &written)
                 {
                     let plan = R::plan(&view, *self.at.borrow());
+                    self.counter.planned(key, &plan.note);
                     let note = plan.note.clone();
                     if self.api.execute(plan).failures.is_empty() {
                         self.counter.ledger.commit(key, note);

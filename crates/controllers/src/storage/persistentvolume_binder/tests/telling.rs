@@ -27,7 +27,7 @@ fn a_volume_wakes_the_claim_that_does_not_name_it_yet() {
         for claim in claims {
             store.upsert(&any(*claim));
         }
-        keys::claims_of_volumes(Lister::new(store))
+        keys::claims_of_volumes(Lister::new(Arc::clone(&store)), Indexed::new(&store, &keys::NAMING))
     };
     let held = any(&volume);
     assert_eq!(woken(&of(&[&open]), None, Some(&held)), ["ns/data"]);
@@ -39,7 +39,12 @@ fn a_volume_wakes_the_claim_that_does_not_name_it_yet() {
     assert_eq!(woken(&of(&[&open]), None, Some(&any(&block))), [""; 0]);
     let mut nameless = volume;
     nameless.spec.claim_ref = reference(&open, false);
-    assert_eq!(woken(&of(&[&open]), None, Some(&any(&nameless))), [""; 0], "the next resync finds it");
+    assert_eq!(woken(&of(&[&open]), None, Some(&any(&nameless))), ["ns/data"], "a user has made the link");
+    let mut named = super::claim("named");
+    named.spec.volume_name = "vol".into();
+    let free = any(&super::volume("vol"));
+    assert_eq!(woken(&of(&[&named, &claim]), None, Some(&free)), ["ns/named"], "it is not bound");
+    assert_eq!(woken(&of(&[&named]), None, Some(&any(&super::volume("other")))), [""; 0]);
 }
 
 #[test]
@@ -161,14 +166,50 @@ fn time_of_an_earlier_claim_of_the_same_name_is_not_observed() {
 }
 
 #[test]
-fn failed_attempts_are_counted() {
+fn claim_whose_class_nobody_provisions_counts_nothing() {
     let world = World::new();
     world.put_class(&class("c", "kubernetes.io/rbd", "")).put_claim(&claim("data")).show_all();
     world.claims("data");
     world.claims("data");
+    assert_eq!(world.metric("volume_operation_errors_total"), [""; 0]);
+    world.put_volume(&volume("vol")).show_all();
+    world.claims("data");
+    assert_eq!(world.claim("data").status.phase, "Bound");
+    assert_eq!(world.metric("volume_operation_total_seconds_sum"), [""; 0]);
+}
+
+#[test]
+fn directory_of_an_external_provisioner_is_deleted_by_the_provisioner_of_its_class() {
+    let world = World::new();
+    let mut held = released("vol", "Delete", directory("/opt/local-path/x"));
+    held.metadata.annotations = labels(&[(facts::PROVISIONED_BY, "rancher.io/local-path")]);
+    world.put_class(&class("c", "rancher.io/local-path", "")).put_volume(&held).show_all();
+    world.volumes("vol");
+    world.remove(&PERSISTENT_VOLUMES, &Key::new("", "vol"));
+    world.show_all();
+    world.volumes("vol");
+    let count = "volume_operation_total_seconds_count";
+    let labels = "operation_name=\"delete\",plugin_name=\"rancher.io/local-path\"";
+    assert_eq!(world.metric(count), [format!("{count}{{{labels}}} 1")]);
+}
+
+#[test]
+fn volume_that_claims_to_be_a_directory_and_has_no_path_fails_and_is_counted() {
+    let world = World::new();
+    let mut held = released("vol", "Delete", nfs());
+    held.metadata.annotations = labels(&[(facts::PROVISIONED_BY, "kubernetes.io/host-path")]);
+    held.metadata.finalizers.push("kubernetes.io/pv-controller".into());
+    world.put_volume(&held).show_all();
+    let why = "failed to create deleter for volume \"vol\": spec.PersistentVolumeSource.HostPath is nil";
+    let told = world.volumes("vol");
+    assert!(told.contains(&format!("Warning VolumeFailedDelete {why}")), "{told:?}");
+    assert_eq!(world.volume("vol").status.message, why);
     let errors = "volume_operation_errors_total";
-    let labels = "operation_name=\"provision\",plugin_name=\"N/A\"";
-    assert_eq!(world.metric(errors), [format!("{errors}{{{labels}}} 2")]);
+    let labels = "operation_name=\"delete\",plugin_name=\"kubernetes.io/host-path\"";
+    assert_eq!(world.metric(errors), [format!("{errors}{{{labels}}} 1")]);
+    world.show_all();
+    world.volumes("vol");
+    assert_eq!(world.metric(errors).len(), 1, "it is left alone for a while");
 }
 
 #[test]

@@ -1,6 +1,10 @@
 //! With which label and policy a pod is seen to mount a volume.
 
 use super::*;
+use coxswain_machinery::api::volumes::{CsiInline, InlineSource};
+use coxswain_machinery::informer::downcast;
+use coxswain_machinery::wire::Message as _;
+use coxswain_machinery::wire::splice::{put_bytes, put_text};
 
 /// How `ns/p` mounts its only volume.
 fn mounted(world: &World, policy: &str, label: &str) -> Mounted {
@@ -33,6 +37,32 @@ fn a_label_counts_where_volumes_are_mounted_with_it() {
     }
     world.bind_csi("ns", "data", "unknown", "h");
     is(&mounted(&world, "", LABEL), "", "Recursive");
+}
+
+#[test]
+fn gate_off_compares_no_labels() {
+    let world = World { compares_labels: false, ..World::new() };
+    world.bind_csi("ns", "data", "labels", "h");
+    is(&mounted(&world, "", LABEL), "", "Recursive");
+    assert_eq!(world.pod(pod("p", "", &["data ?"])), [""; 0]);
+}
+
+#[test]
+fn inline_csi_volume_is_no_reason_to_retry() {
+    let world = World::new();
+    let csi = CsiInline { driver: "secrets-store.csi.k8s.io".into(), ..CsiInline::default() };
+    let source = InlineSource { csi: Some(Box::new(csi)), ..InlineSource::default() };
+    let (mut volume, mut spec, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
+    put_text(&mut volume, 1, "secrets");
+    put_bytes(&mut volume, 2, &source.to_bytes());
+    put_bytes(&mut spec, 1, &volume);
+    let template = pod("p", "", &[&format!("secrets {LABEL}")]);
+    put_bytes(&mut bytes, 1, &template.metadata.to_bytes());
+    put_bytes(&mut bytes, 2, &spec);
+    let held = downcast::<SelinuxPod>((SELINUX_PODS.decode)(&bytes.into()).unwrap()).unwrap();
+    assert_eq!(held.shape.inline_volumes.len(), 1);
+    let mounting = SelinuxPod { mounts: template.mounts, ..SelinuxPod::clone(&held) };
+    assert_eq!(world.pod(mounting), [""; 0]);
 }
 
 #[test]
