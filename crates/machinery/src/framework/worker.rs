@@ -51,8 +51,6 @@ use crate::wire::Uid;
 const AFTER_CONFLICT: Duration = Duration::from_secs(10);
 const MOST_ASIDE: usize = 256;
 const MOST_LOOKS: usize = 5;
-/// Limit of looks for plans that search, for example for a name that is free ([`Plan::has_more`]).
-const MOST_LOOKS_OF_A_SEARCH: usize = 100;
 
 /// What the workers of one loop share.
 pub(super) struct Worker {
@@ -444,9 +442,8 @@ impl Worker {
             if let Some(error) = unfinished {
                 return Ok(PlanEnd { unfinished: Some((error, quiet)), ..PlanEnd::default() });
             }
-            let most = if has_more { MOST_LOOKS_OF_A_SEARCH } else { MOST_LOOKS };
-            if look_again && look >= most {
-                let error = format!("there was more to look at after {look} looks");
+            if look_again && look == MOST_LOOKS {
+                let error = format!("there was more to look at after {MOST_LOOKS} looks");
                 return Ok(PlanEnd { unfinished: Some((error, false)), ..PlanEnd::default() });
             }
             if !look_again {

@@ -53,8 +53,7 @@ pub struct Plan<N = ()> {
     /// the requeue.
     pub is_gone: bool,
     /// The plan is one part of a longer piece of work, the note remembers how far that has come, and the next part is due after
-    /// `requeue_after`. Without this, a plan whose writes change nothing is not followed by another one at once. With `look_again`
-    /// it is one step of a search, and the reconcile may have 100 passes instead of 5.
+    /// `requeue_after`. Without this, a plan whose writes change nothing is not followed by another one at once.
     pub has_more: bool,
     /// What the plan tells beside its steps: what the controller's metrics count of it, and what it adds to the controller's
     /// memory once its writes have succeeded; its items once the writes have that name them ([`Write::item`]).

@@ -42,6 +42,7 @@
 //! `/debug/controllers/garbage-collector-controller/graph`, whole or around the objects of `?uid=`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
@@ -55,6 +56,7 @@ use coxswain_machinery::framework::{
     Room, RoomAdapter, ServedRow,
 };
 use coxswain_machinery::informer::Delta;
+use coxswain_machinery::model::clock::{SteadyClock, SteadyTime};
 use coxswain_machinery::model::plan::Failure;
 use coxswain_machinery::model::{Key, Plan};
 use coxswain_machinery::random::HashMap;
@@ -134,9 +136,33 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
 /// What watches feed and attempts ask.
 struct Hub {
     graph: Mutex<Graph>,
-    /// Counts, by key, the consecutive live reads that found an owner which no watch shows.
-    unseen: Mutex<HashMap<Key, u32>>,
+    unseen: Mutex<UnseenOwners>,
     sync_errors: IntCounter,
+}
+
+/// Owners that exist and that no watch shows.
+struct UnseenOwners {
+    clock: SteadyClock,
+    /// Times of the first live read that found each owner, by key.
+    since: HashMap<Key, SteadyTime>,
+}
+
+impl Default for UnseenOwners {
+    fn default() -> Self {
+        Self { clock: SteadyClock::start(), since: HashMap::default() }
+    }
+}
+
+impl UnseenOwners {
+    /// Returns how long the owner of this key has been known.
+    fn known_for(&self, key: &Key) -> Duration {
+        self.since.get(key).map(|since| self.clock.now().since(*since)).unwrap_or_default()
+    }
+
+    fn add(&mut self, key: &Key) {
+        let now = self.clock.now();
+        self.since.entry(key.clone()).or_insert(now);
+    }
 }
 
 impl DynamicRoom for Hub {
@@ -223,8 +249,8 @@ impl Room<Found> for Attempts {
         let attempt = (self.attempt)(Uid::from(&key.name));
         let mut observed =
             view::observe(&self.hub.graph.lock(), self.watches.as_ref(), &attempt, changed, read)?;
-        if let Observation::View(View { subject: Subject::Virtual { looks, .. }, .. }) = &mut observed {
-            *looks = self.hub.unseen.lock().get(key).copied().unwrap_or(0);
+        if let Observation::View(View { subject: Subject::Virtual { known_for, .. }, .. }) = &mut observed {
+            *known_for = self.hub.unseen.lock().known_for(key);
         }
         Ok(observed)
     }
@@ -269,11 +295,9 @@ struct Absences {
 impl Memory<Found> for Absences {
     fn commit(&self, key: &Key, found: Found) {
         if found.is_unseen {
-            let mut unseen = self.hub.unseen.lock();
-            let looks = unseen.entry(key.clone()).or_default();
-            *looks = looks.saturating_add(1);
+            self.hub.unseen.lock().add(key);
         } else {
-            self.hub.unseen.lock().remove(key);
+            self.hub.unseen.lock().since.remove(key);
         }
         let mut affected = AffectedObjects::default();
         {
@@ -290,7 +314,7 @@ impl Memory<Found> for Absences {
 
     fn ended(&self, key: &Key, ended: ReconcileEnd<'_>) {
         if matches!(ended.outcome, Outcome::Absent) {
-            self.hub.unseen.lock().remove(key);
+            self.hub.unseen.lock().since.remove(key);
         }
     }
 }

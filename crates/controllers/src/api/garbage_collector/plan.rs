@@ -18,7 +18,6 @@ use super::graph::{Blocker, HeldDependent, ObjectFacts, ObjectIdentity};
 use super::view::{Owner, Subject, View, describe};
 use coxswain_machinery::api::meta::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER, ObjectMeta, OwnerReference};
 use coxswain_machinery::model::Plan;
-use coxswain_machinery::model::backoff::ExponentialBackoff;
 use coxswain_machinery::model::plan::{
     EventSpec, Patch, Propagation, Regarding, Step, Tolerate, Verb, Write,
 };
@@ -27,13 +26,14 @@ use coxswain_machinery::wire::{Str, Uid};
 
 /// Delay between two live reads of a blocking dependent that no watch shows. Equals the period of discovery.
 const UNSEEN: Duration = Duration::from_secs(30);
-/// Delay between two live reads of an owner that no watch shows. A kind that cannot be watched may have thousands of owners.
-const UNSEEN_OWNER: ExponentialBackoff = ExponentialBackoff::doubling(UNSEEN, Duration::from_secs(1000));
+/// Limit of the delay between two live reads of an owner that no watch shows. The delay is [`UNSEEN`], or the time for which the owner
+/// has been known: a kind that cannot be watched may have thousands of owners.
+const LONGEST_UNSEEN: Duration = Duration::from_secs(1000);
 
 /// Decides.
 pub fn plan(view: &View) -> Plan {
     match &view.subject {
-        Subject::Virtual { there, unknown, looks } => unseen(*there, unknown.as_ref(), *looks),
+        Subject::Virtual { there, unknown, known_for } => unseen(*there, unknown.as_ref(), *known_for),
         Subject::Candidate { facts, live, owners, is_restless } => {
             candidate(facts, live.meta(), owners, *is_restless)
         }
@@ -47,10 +47,10 @@ pub fn plan(view: &View) -> Plan {
 
 /// An owner that is there without having been observed may go without that being observed: between two lists of its
 /// kind, say. Until it is, it is looked at again and again.
-fn unseen(there: bool, unknown: Option<&String>, looks: u32) -> Plan {
+fn unseen(there: bool, unknown: Option<&String>, known_for: Duration) -> Plan {
     let mut plan = unlookable(unknown);
     if there {
-        plan.look_again_after(UNSEEN_OWNER.after(looks));
+        plan.look_again_after(known_for.clamp(UNSEEN, LONGEST_UNSEEN));
     }
     plan
 }

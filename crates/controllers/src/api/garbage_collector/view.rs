@@ -8,6 +8,7 @@
 //! server, never to a cache; this module itself does no I/O.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Uid;
 use super::graph::{
@@ -62,8 +63,8 @@ pub enum Subject {
         there: bool,
         /// Why some place could not be looked at.
         unknown: Option<String>,
-        /// Number of consecutive live reads before this one that found the object.
-        looks: u32,
+        /// Time since the first live read that found the object.
+        known_for: Duration,
     },
     /// An object that may have to go.
     Candidate {
@@ -268,7 +269,10 @@ fn observe_virtual(graph: &Graph, kinds: &dyn Kinds, places: Vec<Place>, reads: 
         Owner::Unknown(reason) => Some(reason),
         _ => None,
     });
-    Observation::View(View { subject: Subject::Virtual { there, unknown, looks: 0 }, absent: seen.absent })
+    Observation::View(View {
+        subject: Subject::Virtual { there, unknown, known_for: Duration::ZERO },
+        absent: seen.absent,
+    })
 }
 
 /// Looks at the owners that an object was last observed to have. `None` if it must be read to know what to do: something

@@ -237,15 +237,17 @@ fn by_metrics(view: &View, look: &Look, decision: &mut Decision, now: Timestamp)
     let failures: Vec<MetricFailure> =
         decision.proposals.iter().filter_map(|made| made.as_ref().err().cloned()).collect();
     decision.warnings.extend(failures.iter().map(|failure| (failure.reason, failure.text.clone())));
-    // kube-controller-manager takes a negative proposal for 0. It names the first metric of several with the same proposal, but the
-    // last one if the proposal is 0.
-    let asked = decision.proposals.iter().flatten().map(|made| (made.replicas.max(0), &made.name));
+    // kube-controller-manager names the first metric of several with the same proposal, but the last one if the proposal is 0.
+    let asked = decision.proposals.iter().flatten().map(|made| (made.replicas, &made.name));
     let greatest = asked.reduce(|held, other| if held.0 == 0 || other.0 > held.0 { other } else { held });
     let greatest = greatest.map(|(replicas, name)| (replicas, name.clone()));
     let Some((wanted, name)) = greatest.filter(|(wanted, _)| failures.is_empty() || *wanted >= current)
     else {
         return all_failed(&failures, spec.metrics.len(), decision);
     };
+    // A negative proposal becomes 0 after the choice. kube-controller-manager takes a negative sum of an External metric with
+    // `averageValue` for an overflow and grows to `maxReplicas`. Coxswain shrinks the target: there is no load.
+    let wanted = wanted.max(0);
     decision.telling.say(Condition::new(
         SCALING_ACTIVE,
         "True",

@@ -115,14 +115,14 @@ impl Metrics {
         let mode = mode(is_indexed);
         let Progress { succeeded, failed, failed_indexes, actions, backoff: _, end } = progress;
         for (result, count) in [("succeeded", *succeeded), ("failed", *failed)] {
-            // kube-controller-manager begins each series with 0.
+            // kube-controller-manager begins these series with 0, and that of failed indexes with the first one.
             self.finished_pods.with_label_values(&[mode, result]).inc_by(count);
         }
         let limit = if failed_indexes.is_some() { "perIndex" } else { "global" };
         if is_indexed {
             self.finished_indexes.with_label_values(&["succeeded", limit]).inc_by(*succeeded);
         }
-        if let Some(failed) = failed_indexes {
+        if let Some(failed @ 1..) = failed_indexes {
             self.finished_indexes.with_label_values(&["failed", limit]).inc_by(*failed);
         }
         for action in actions {

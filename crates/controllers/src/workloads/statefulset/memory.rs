@@ -1,15 +1,16 @@
 //! Which revisions mean the same as the template of their StatefulSet although their bytes differ. Found out by a live read, and
-//! remembered so that it is made once. Decides nothing.
+//! remembered so that it is made once. The memory also holds searches for a free name of a revision. Decides nothing.
 
 use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 
 use super::Note;
+use coxswain_machinery::api::apps::StatefulSet;
 use coxswain_machinery::bounds::memory_size;
-use coxswain_machinery::framework::Memory;
+use coxswain_machinery::framework::{Memory, Outcome, ReconcileEnd};
 use coxswain_machinery::model::Key;
-use coxswain_machinery::random::HashSet;
+use coxswain_machinery::random::{HashMap, HashSet};
 use coxswain_machinery::wire::{Str, Uid};
 
 /// How many are remembered, the latest.
@@ -26,9 +27,33 @@ pub(super) struct Sameness {
     pub(super) revision: Str,
 }
 
+/// A search for a free name of a revision that goes on in the next reconcile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stopped {
+    /// Of this StatefulSet,
+    pub(super) set: Uid,
+    /// in this generation.
+    pub(super) generation: i64,
+    /// The collision count of the next name.
+    pub(super) collisions: i32,
+}
+
+/// What a plan tells about the search for a free name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Search {
+    #[default]
+    Unchanged,
+    Stopped(Stopped),
+    /// The StatefulSet has its revision.
+    Ended,
+}
+
 /// What is remembered.
 #[derive(Debug, Default)]
-pub(super) struct Remembered(Mutex<Answers>);
+pub(super) struct Remembered {
+    answers: Mutex<Answers>,
+    searches: Mutex<HashMap<Key, Stopped>>,
+}
 
 #[derive(Debug, Default)]
 struct Answers {
@@ -40,11 +65,19 @@ struct Answers {
 impl Remembered {
     /// Whether that is known already.
     pub(super) fn knows(&self, same: &Sameness) -> bool {
-        self.0.lock().held.contains(same)
+        self.answers.lock().held.contains(same)
+    }
+
+    /// Returns the collision count with which the search of this StatefulSet goes on; 0 if none is to go on.
+    pub(super) fn tried_names(&self, key: &Key, set: &StatefulSet) -> i32 {
+        let searches = self.searches.lock();
+        let is_of =
+            |held: &&Stopped| held.set == set.metadata.uid && held.generation == set.metadata.generation;
+        searches.get(key).filter(is_of).map_or(0, |held| held.collisions)
     }
 
     fn add(&self, same: Sameness) {
-        let mut answers = self.0.lock();
+        let mut answers = self.answers.lock();
         if answers.held.insert(same.clone()) {
             answers.order.push_back(same);
         }
@@ -57,9 +90,20 @@ impl Remembered {
 }
 
 impl Memory<Note> for Remembered {
-    fn commit(&self, _: &Key, note: Note) {
+    fn commit(&self, key: &Key, note: Note) {
         if let Some(same) = note.same {
             self.add(same);
+        }
+        match note.search {
+            Search::Unchanged => {}
+            Search::Stopped(stopped) => _ = self.searches.lock().insert(key.clone(), stopped),
+            Search::Ended => _ = self.searches.lock().remove(key),
+        }
+    }
+
+    fn ended(&self, key: &Key, ended: ReconcileEnd<'_>) {
+        if matches!(ended.outcome, Outcome::Absent) {
+            self.searches.lock().remove(key);
         }
     }
 }

@@ -142,6 +142,8 @@ struct Controller {
 struct Note {
     /// A revision that means the same as its StatefulSet's template.
     same: Option<memory::Sameness>,
+    /// How far the search for a free name of a revision has come.
+    search: memory::Search,
     /// What metrics show of the StatefulSet.
     gauges: Option<metrics::Gauges>,
 }
@@ -161,7 +163,7 @@ impl Room<Note> for Controller {
 
     fn plan(view: &View, now: Timestamp) -> Plan<Note> {
         let (plan, gauges) = plan::plan(view, now);
-        plan.with_note(Note { same: view.same.clone(), gauges })
+        plan.with_note(Note { same: view.same.clone(), search: plan::search(view), gauges })
     }
 
     fn reasons(view: &View, now: Timestamp) -> Vec<String> {

@@ -18,9 +18,12 @@
 //! | [`reasons`] | nothing: it says in words why |
 //! | [`bodies`] | nothing: it puts the bodies of the writes together |
 
+use std::time::Duration;
+
 use coxswain_machinery::random::HashSet;
 use jiff::Timestamp;
 
+use super::memory::{Search, Stopped};
 use super::metrics::Gauges;
 use super::revisions::Present;
 use super::view::{View, revision_of};
@@ -45,6 +48,10 @@ use sync::Sync;
 
 pub(super) use sync::makes_old_pods;
 
+/// Limit of names of revisions that one reconcile tries: four passes with the one of adoptions. The fifth acts on the result.
+/// Users who may create ControllerRevisions can take many names.
+const NAMES_OF_A_RECONCILE: usize = 3;
+
 pub(super) fn plan(view: &View, now: Timestamp) -> (Plan, Option<Gauges>) {
     let members = Members::of(view);
     let is_deleting = view.set.metadata.is_deleting();
@@ -61,7 +68,9 @@ pub(super) fn plan(view: &View, now: Timestamp) -> (Plan, Option<Gauges>) {
     if let Present::Missing(number) = view.present
         && !is_deleting
     {
-        return (create_revision(view, number), None);
+        let plan =
+            if view.taken < NAMES_OF_A_RECONCILE { create_revision(view, number) } else { search_later() };
+        return (plan, None);
     }
     let mut sync = Sync::new(view, &members.kept, now);
     if !is_deleting {
@@ -118,8 +127,25 @@ fn create_revision(view: &View, number: i64) -> Plan {
         number,
     };
     let create = Write { tolerate: Tolerate { exists: true, ..Tolerate::default() }, ..revision.create() };
-    // The search goes on until a name is free, as in kube-controller-manager. Users who may create ControllerRevisions can take many.
-    Plan { steps: vec![Step::Write(create)], look_again: true, has_more: true, ..Plan::default() }
+    Plan { steps: vec![Step::Write(create)], look_again: true, ..Plan::default() }
+}
+
+/// Ends a reconcile that has met the limit of taken names. The next reconcile goes on with the next name ([`search`]) after other keys
+/// of the queue. The search ends with a free name only, as in kube-controller-manager.
+fn search_later() -> Plan {
+    Plan { requeue_after: Some(Duration::ZERO), has_more: true, ..Plan::default() }
+}
+
+/// Returns how far the search for a free name has come, for the memory.
+pub(super) fn search(view: &View) -> Search {
+    if view.present.revision().is_some() {
+        return Search::Ended;
+    }
+    if view.taken < NAMES_OF_A_RECONCILE {
+        return Search::Unchanged;
+    }
+    let (set, generation) = (view.set.metadata.uid.clone(), view.set.metadata.generation);
+    Search::Stopped(Stopped { set, generation, collisions: view.collisions })
 }
 
 /// An event on the StatefulSet.

@@ -76,6 +76,8 @@ pub(super) struct View {
     pub(super) present: Present,
     /// Collisions of revision names so far: those in its status, and those that this reconcile met.
     pub(super) collisions: i32,
+    /// Number of names of revisions that this reconcile found taken.
+    pub(super) taken: usize,
     /// A revision that was found to mean the same as the template, if that had to be found out.
     pub(super) same: Option<Sameness>,
     /// The template of the current revision, if pods are to be made of it; `None` if they are made of the present one.
@@ -126,7 +128,7 @@ pub(super) fn observe(
     let templates = claim_templates(&set).map_err(malformed)?;
     let template_labels = pods::template_metadata(&set.spec.template).map_err(malformed)?.labels;
     let document = TemplateDocument::of(&set.spec.template, Numbers::Doubles).map_err(malformed)?;
-    let collisions = set.status.collision_count.unwrap_or(0);
+    let collisions = room.memory.tried_names(key, &set).max(set.status.collision_count.unwrap_or(0));
     let mut view = View {
         pods: members(room, &set, &selector, read),
         settled: settled(read),
@@ -143,12 +145,13 @@ pub(super) fn observe(
         selector,
         document,
         collisions,
+        taken: taken(read).count(),
     };
     view.claims = claims(&view, &room.claims);
     view.present = Present::of(&view.revisions, &view.document);
     if view.present.revision().is_some() {
         // One that this reconcile has made: the names that it found taken were taken by others.
-        view.collisions = view.collisions.saturating_add(taken(read).count() as i32);
+        view.collisions = view.collisions.saturating_add(view.taken as i32);
     }
     let mut needs = Vec::new();
     if matches!(view.present, Present::Missing(_)) && !view.set.metadata.is_deleting() {

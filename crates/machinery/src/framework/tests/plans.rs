@@ -69,18 +69,6 @@ async fn a_conflict_and_what_is_not_there_yet_are_no_errors() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn search_has_more_passes_than_other_plans_and_an_end() {
-    for (looks, has_more, is_done) in [(8, true, true), (8, false, false), (200, true, false)] {
-        let bench = Bench::new();
-        let plans = (0..looks).map(|_| Plan { look_again: true, has_more, ..Plan::default() });
-        bench.script.plans.lock().extend(plans);
-        bench.script.plans.lock().push_back(Plan::default());
-        let outcome = bench.reconcile().await;
-        assert_eq!(matches!(outcome, Outcome::Done { .. }), is_done, "{looks}: {outcome:?}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn plan_deadline_holds_although_a_step_fails() {
     let soon = Duration::from_secs(3);
     let bench = Bench::new();

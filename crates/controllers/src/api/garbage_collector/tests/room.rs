@@ -193,20 +193,31 @@ async fn the_graph_is_shown_whole_or_in_part() {
 }
 
 #[test]
-fn garbage_collector_counts_looks_for_an_unseen_owner_until_it_is_seen_or_gone() {
+fn garbage_collector_measures_the_time_for_which_an_unseen_owner_is_known() {
     let sync_errors = IntCounter::new("errors", "Errors.").unwrap();
     let hub = Arc::new(Hub { graph: Mutex::default(), unseen: Mutex::default(), sync_errors });
     let memory = Absences { hub: Arc::clone(&hub), watches: Arc::default() };
     let key = Key::new("", "uid");
-    let looks = || hub.unseen.lock().get(&key).copied();
+    let at = |millis: u64| {
+        let time = SteadyTime::default().plus(Duration::from_millis(millis));
+        hub.unseen.lock().clock = SteadyClock::stopped_at(time);
+    };
+    let known_for = || hub.unseen.lock().known_for(&key).as_millis();
     let found = |is_unseen: bool| memory.commit(&key, Found { is_unseen, ..Found::default() });
-    found(true);
-    found(true);
-    assert_eq!(looks(), Some(2));
+    // Each new dependent causes a read.
+    for millis in [0, 200, 400, 600, 800, 1000] {
+        at(millis);
+        assert_eq!(known_for(), u128::from(millis));
+        found(true);
+    }
+    at(31_000);
+    assert_eq!(known_for(), 31_000);
     found(false);
-    assert_eq!(looks(), None);
+    assert_eq!(known_for(), 0);
     found(true);
-    let end = ReconcileEnd { outcome: &Outcome::Absent, actions: &[], took: std::time::Duration::ZERO };
+    at(32_000);
+    assert_eq!(known_for(), 1000);
+    let end = ReconcileEnd { outcome: &Outcome::Absent, actions: &[], took: Duration::ZERO };
     memory.ended(&key, end);
-    assert_eq!(looks(), None);
+    assert_eq!(known_for(), 0);
 }

@@ -48,11 +48,12 @@ impl Kinds for Gadgets {
 
 #[test]
 fn garbage_collector_looks_less_and_less_often_for_an_owner_that_no_watch_shows() {
-    let delay = |looks: u32| {
-        let subject = Subject::Virtual { there: true, unknown: None, looks };
+    let delay = |seconds: u64| {
+        let known_for = Duration::from_secs(seconds);
+        let subject = Subject::Virtual { there: true, unknown: None, known_for };
         plan(&View { subject, absent: Vec::new() }).requeue_after.unwrap().as_secs()
     };
-    assert_eq!([0, 1, 2, 5, 6, 400].map(delay), [30, 60, 120, 960, 1000, 1000]);
+    assert_eq!([0, 1, 30, 60, 120, 960, 9000].map(delay), [30, 30, 30, 60, 120, 960, 1000]);
 }
 
 fn owner() -> ObjectMeta {

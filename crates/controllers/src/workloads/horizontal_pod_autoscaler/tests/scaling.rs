@@ -4,8 +4,9 @@ use jiff::SignedDuration;
 
 use super::super::history::Step;
 use super::super::plan;
-use super::fixtures::{Bench, autoscaler};
-use coxswain_machinery::api::autoscaling::HorizontalPodAutoscalerBehavior;
+use super::fixtures::{Bench, autoscaler, refused};
+use super::metrics::{external, series};
+use coxswain_machinery::api::autoscaling::{HorizontalPodAutoscaler, HorizontalPodAutoscalerBehavior};
 use coxswain_machinery::framework::Reads;
 use coxswain_machinery::model::Key;
 
@@ -143,18 +144,24 @@ fn zero_is_left_by_metrics_where_the_gate_is_on_and_the_controller_brought_it_th
     assert_eq!(bench.condition("ScaledToZero"), "");
 }
 
-#[test]
-fn hpa_names_the_last_of_the_metrics_that_ask_for_zero() {
-    let two = |held: &mut coxswain_machinery::api::autoscaling::HorizontalPodAutoscaler| {
-        let mut other = super::metrics::external(Some("10"), None);
-        other.external.as_mut().unwrap().metric.name = "other".into();
+/// An autoscaler that may scale to 0, with External metrics `queue` and `other` of these target values.
+fn two_metrics(queue: &str, other: &str) -> Bench {
+    let metrics = |held: &mut HorizontalPodAutoscaler| {
+        let mut second = external(None, Some(other));
+        second.external.as_mut().unwrap().metric.name = "other".into();
         held.spec.min_replicas = Some(0);
-        held.spec.metrics = vec![super::metrics::external(Some("10"), None), other];
+        held.spec.metrics = vec![external(None, Some(queue)), second];
     };
-    for (value, named) in [("0", "other"), ("-50", "other"), ("10", "queue")] {
-        let mut bench = Bench::of(&autoscaler(two), &["a"]);
-        bench.settings.scale_to_zero = true;
-        bench.answer("/apis/external", Ok(super::metrics::series(&[value])));
+    let mut bench = Bench::of(&autoscaler(metrics), &["a"]);
+    bench.settings.scale_to_zero = true;
+    bench
+}
+
+#[test]
+fn hpa_names_the_last_metric_that_asks_for_zero_and_the_first_of_equal_others() {
+    for (value, named) in [("0", "other"), ("-50", "queue"), ("10", "queue")] {
+        let mut bench = two_metrics("10", "10");
+        bench.answer("/apis/external", Ok(series(&[value])));
         bench.reconcile();
         let condition = bench.condition("ScalingActive");
         assert!(condition.ends_with(&format!("from external metric {named}(nil)")), "{value}: {condition}");
@@ -162,19 +169,47 @@ fn hpa_names_the_last_of_the_metrics_that_ask_for_zero() {
 }
 
 #[test]
-fn hpa_takes_a_negative_proposal_for_zero_before_limits_apply() {
-    let external = |held: &mut coxswain_machinery::api::autoscaling::HorizontalPodAutoscaler| {
-        held.spec.min_replicas = Some(0);
-        held.spec.metrics = vec![super::metrics::external(Some("10"), None)];
-    };
-    let mut bench = Bench::of(&autoscaler(external), &["a"]);
-    bench.settings.scale_to_zero = true;
+fn hpa_names_the_greatest_of_negative_proposals() {
+    let mut bench = two_metrics("10", "5");
+    bench.answer("/apis/external", Ok(series(&["-50"])));
+    bench.reconcile();
+    let condition = bench.condition("ScalingActive");
+    assert!(condition.ends_with("from external metric queue(nil)"), "{condition}");
+}
+
+#[test]
+fn hpa_target_at_zero_with_a_failed_metric_and_a_negative_one_has_no_valid_metric() {
+    let mut bench = two_metrics("10", "10");
     bench.settings.downscale_stabilization = std::time::Duration::from_secs(10);
-    bench.answer("/apis/external", Ok(super::metrics::series(&["-50"])));
+    bench.answer("/apis/external", Ok(series(&["0"])));
     bench.reconcile();
     assert_eq!(bench.later(15).reconcile()[0], "scale 0");
-    let condition = bench.condition("ScalingLimited");
-    assert!(condition.starts_with("False DesiredWithinRange"), "{condition}");
+    bench.answers.clear();
+    let path = |name: &str| format!("/apis/external.metrics.k8s.io/v1beta1/namespaces/default/{name}");
+    bench.answer(&path("queue"), Ok(series(&["-50"])));
+    bench.answer(&path("other"), Err(refused(500, "InternalError", "down")));
+    bench.later(15).reconcile();
+    let condition = bench.condition("ScalingActive");
+    assert!(condition.starts_with("False FailedGetExternalMetric"), "{condition}");
+}
+
+/// The second case differs from kube-controller-manager, which grows to `maxReplicas`.
+#[test]
+fn hpa_takes_a_negative_proposal_for_zero_before_limits_apply() {
+    for metric in [external(None, Some("10")), external(Some("10"), None)] {
+        let negative = |held: &mut HorizontalPodAutoscaler| {
+            held.spec.min_replicas = Some(0);
+            held.spec.metrics = vec![metric.clone()];
+        };
+        let mut bench = Bench::of(&autoscaler(negative), &["a"]);
+        bench.settings.scale_to_zero = true;
+        bench.settings.downscale_stabilization = std::time::Duration::from_secs(10);
+        bench.answer("/apis/external", Ok(series(&["-50"])));
+        bench.reconcile();
+        assert_eq!(bench.later(15).reconcile()[0], "scale 0");
+        let condition = bench.condition("ScalingLimited");
+        assert!(condition.starts_with("False DesiredWithinRange"), "{condition}");
+    }
 }
 
 #[test]

@@ -58,16 +58,19 @@ fn end(metrics: &Arc<Metrics>, note: &Note, actions: &[ActionState]) {
 #[test]
 fn job_metrics_begin_with_zero_at_the_first_status() {
     let (registry, metrics) = metrics();
-    metrics.progress(true, &Progress { succeeded: 2, failed_indexes: Some(0), ..Progress::default() });
+    let mut progress = Progress { succeeded: 2, failed_indexes: Some(0), ..Progress::default() };
+    metrics.progress(true, &progress);
     assert_eq!(
         counters(&registry),
         [
-            "job_finished_indexes_total perIndex/failed 0",
             "job_finished_indexes_total perIndex/succeeded 2",
             "job_pods_finished_total Indexed/failed 0",
             "job_pods_finished_total Indexed/succeeded 2",
         ]
     );
+    progress.failed_indexes = Some(1);
+    metrics.progress(true, &progress);
+    assert!(counters(&registry).contains(&"job_finished_indexes_total perIndex/failed 1".to_owned()));
 }
 
 #[test]

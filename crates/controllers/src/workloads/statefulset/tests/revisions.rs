@@ -1,13 +1,15 @@
 //! Which revision is the present one, how one is made, and which are kept.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use super::super::memory::{Search, Stopped};
 use super::super::revisions::Present;
 use super::fixtures::*;
 use super::*;
 use coxswain_machinery::api::AnyObject;
 use coxswain_machinery::executor::{Effect, WriteEffect};
-use coxswain_machinery::framework::{Memory as _, Read};
+use coxswain_machinery::framework::{Memory as _, Outcome, Read, ReconcileEnd};
 use coxswain_machinery::model::plan::Verb;
 use coxswain_machinery::wire::splice::{Edit, edit};
 
@@ -90,30 +92,82 @@ fn a_name_that_is_taken_is_as_good_as_made_if_the_bytes_are_the_same() {
     assert_eq!(label, document("web:2").hash(0).as_str(), "the label stays that of the first name");
 }
 
+/// The effect of a create of a revision, with the revision unless the name was taken.
+fn creation(key: &Key, made: Option<Arc<ControllerRevision>>) -> Effect {
+    let change = if made.is_some() { WriteEffect::Stored("9".into()) } else { WriteEffect::Nothing };
+    let answer = made.map(|made| made as AnyObject);
+    Effect { kind: &CONTROLLER_REVISIONS, key: key.clone(), subresource: "", change, answer }
+}
+
 #[test]
-fn statefulset_tries_names_of_revisions_until_one_is_free_and_reads_each_once() {
+fn statefulset_goes_on_with_the_next_name_of_a_revision_where_a_reconcile_ended() {
+    const TAKEN: i32 = 25;
     let bench = bench("web:2");
+    let web = Key::new("default", "web");
     let name = |collisions: i32| Key::new("default", format!("web-{}", document("web:2").hash(collisions)));
-    let met = |count: i32| {
-        (0..count).fold(Reads::default(), |reads, collisions| {
-            reads.after(Effect {
-                kind: &CONTROLLER_REVISIONS,
-                key: name(collisions),
-                subresource: "",
-                change: WriteEffect::Nothing,
-                answer: None,
-            })
-        })
+    let free = name(TAKEN);
+    let plan_after = |read: Reads| {
+        let view = bench.view_after(&[], read);
+        let (plan, note) = Controller::plan(&view, now()).into_parts();
+        bench.room().memory.commit(&web, note);
+        (plan, view.collisions)
     };
-    let needs = view::observe(&bench.room(), &Key::new("default", "web"), &[], &met(7)).unwrap();
-    assert!(
-        matches!(needs, Observation::Needs(reads) if reads == [Read::Object(&CONTROLLER_REVISIONS, name(6))])
-    );
-    let other: AnyObject = revision("web:3", 7);
-    let view = bench.view_after(&[], met(7).with_object(&CONTROLLER_REVISIONS, name(6), Ok(Some(other))));
-    let plan = plan::plan(&view, now()).0;
-    assert_eq!(plan.writes().next().unwrap().key, name(7));
-    assert!(plan.look_again && plan.has_more, "the search has no end after a few names");
+    let (mut all, mut reconciles) = (Vec::new(), 0);
+    while all.last() != Some(&free) {
+        reconciles += 1;
+        assert!(reconciles < 20, "{all:?}");
+        let mut tried: Vec<Key> = Vec::new();
+        loop {
+            let other: AnyObject = revision("web:3", 7);
+            let read = tried.iter().fold(Reads::default(), |reads, key| {
+                let reads = reads.after(creation(key, None));
+                reads.with_object(&CONTROLLER_REVISIONS, key.clone(), Ok(Some(Arc::clone(&other))))
+            });
+            let (plan, _) = plan_after(read);
+            if !plan.look_again {
+                assert!(plan.is_empty() && plan.has_more, "{plan:?}");
+                assert_eq!(plan.requeue_after, Some(Duration::ZERO));
+                break;
+            }
+            let write = plan.writes().next().unwrap();
+            all.push(write.key.clone());
+            if write.key == free {
+                let Verb::Create(body) = &write.verb else { panic!("a create") };
+                let made: Arc<ControllerRevision> = typed((CONTROLLER_REVISIONS.decode)(body).unwrap());
+                let label = made.metadata.labels.get("controller.kubernetes.io/hash").cloned().unwrap();
+                assert_eq!(
+                    label,
+                    document("web:2").hash(0).as_str(),
+                    "the label stays that of the first name"
+                );
+                let read = tried.iter().fold(Reads::default(), |reads, key| reads.after(creation(key, None)));
+                let (_, collisions) = plan_after(read.after(creation(&free, Some(made))));
+                assert_eq!(collisions, TAKEN, "the status shows the collisions of all reconciles");
+                break;
+            }
+            tried.push(write.key.clone());
+            assert!(tried.len() <= 3, "with adoptions, these are four of five passes");
+        }
+    }
+    assert_eq!(all, (0..=TAKEN).map(name).collect::<Vec<_>>(), "each name is tried once");
+    assert_eq!(reconciles, 9);
+    assert_eq!(bench.view(&[]).collisions, 0, "a search that has ended is forgotten");
+}
+
+#[test]
+fn statefulset_search_for_a_name_of_a_revision_is_forgotten_with_its_generation_or_set() {
+    let bench = bench("web:2");
+    let web = Key::new("default", "web");
+    let metadata = bench.view(&[]).set.metadata.clone();
+    let stop = |generation: i64| {
+        let stopped = Stopped { set: metadata.uid.clone(), generation, collisions: 3 };
+        bench.room().memory.commit(&web, Note { search: Search::Stopped(stopped), ..Note::default() });
+        bench.view(&[]).collisions
+    };
+    assert_eq!([stop(metadata.generation + 1), stop(metadata.generation)], [0, 3]);
+    let end = ReconcileEnd { outcome: &Outcome::Absent, actions: &[], took: Duration::ZERO };
+    bench.room().memory.ended(&web, end);
+    assert_eq!(bench.view(&[]).collisions, 0);
 }
 
 #[test]
@@ -156,7 +210,7 @@ fn a_revision_that_means_the_same_rolls_nothing_and_is_read_once() {
     assert!(matches!(view.present, Present::Held(_)) && view.same.is_some());
     assert_eq!(bench.acts(), [""; 0]);
 
-    let note = Note { same: view.same.clone(), gauges: None };
+    let note = Note { same: view.same.clone(), ..Note::default() };
     bench.room().memory.commit(&Key::new("default", "web"), note);
     bench.documents.clear();
     assert!(matches!(bench.view(&[]).present, Present::Held(_)), "it is not read again");
