@@ -308,7 +308,8 @@ pub(super) fn put(
         Cardinality::List => {
             let items: Vec<&RawValue> = parse(value)?;
             for (at, item) in items.into_iter().enumerate() {
-                put_value((number, holds), item, repeated, out).map_err(|error| error.within(&at.to_string()))?;
+                put_value((number, holds), item, repeated, out)
+                    .map_err(|error| error.within(&at.to_string()))?;
             }
             Ok(())
         }

@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 use super::*;
 use crate::api::apps::RevisionDocument;
 use crate::api::core::ConfigMap;
-use crate::api::meta::ObjectMeta;
+use crate::api::meta::{ObjectMeta, PartialObjectMetadata};
 use crate::api::pod::Pod;
 use crate::api::system::ValidatingAdmissionPolicy;
 use crate::wire::splice::{Edit, edit, get};
@@ -279,12 +279,52 @@ fn members_are_those_that_kubernetes_reads() {
         (pod.metadata.labels.get("a").map(Str::as_str), pod.metadata.generation),
         (Some("c"), 3_000_000_000)
     );
-    assert!(
-        metadata_from_json(
-            br#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"metadata":{"name":"b"}}"#
-        )
-        .is_err()
-    );
+    // A member that the table does not know may occur twice: two names that are not Unicode are one name here.
+    let unknown =
+        br#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","\ud800":1,"\ud801":2},"a":1,"a":2}"#;
+    assert!(object_from_json(unknown).is_ok());
+}
+
+/// Another server than kube-apiserver may store what its users sent, and Go reads it.
+#[test]
+fn metadata_of_others_objects_is_read_whatever_occurs_twice() {
+    for object in [
+        r#"{"apiVersion":"x.test/v1","kind":"W","Kind":"Secret","metadata":{"name":"a"},"spec":{},"spec":{}}"#,
+        r#"{"apiVersion":"x.test/v1","kind":"V","kind":"W","metadata":{"name":"b"},"metadata":{"name":"a"}}"#,
+        r#"{"apiVersion":"x.test/v1","kind":"W","metadata":{"name":"b","name":"a","\ud800":1,"\ud801":2}}"#,
+        r#"{"apiVersion":"x.test/v1","kind":"W","metadata":{"name":"a","ownerReferences":[{"uid":"x","uid":"y"}]}}"#,
+    ] {
+        let name = |object: Bytes| PartialObjectMetadata::decode(&object).unwrap().metadata.name.to_string();
+        let envelope = metadata_from_json(object.as_bytes()).unwrap();
+        assert_eq!(name(unwrap_envelope(&envelope.into()).unwrap()), "a", "{object}");
+        let list = format!(r#"{{"apiVersion":"x.test/v1","kind":"WList","items":[{object}]}}"#);
+        let list = unwrap_envelope(&metadata_list_from_json(list.as_bytes()).unwrap().into()).unwrap();
+        let objects = decode_list(&list).unwrap().items;
+        assert_eq!(objects.len(), 1, "{object}");
+        let line = format!(r#"{{"type":"ADDED","object":{object}}}"#);
+        let frame = metadata_event_from_json(line.as_bytes()).unwrap().into();
+        assert_eq!(name(WatchFrame::decode(&frame).unwrap().object), "a", "{object}");
+    }
+}
+
+/// Its place is in a cache, where it must not stand for another object.
+#[test]
+fn watched_object_that_is_ambiguous_is_marked_and_named_once_at_most() {
+    for (object, named) in [
+        (r#"{"apiVersion":"v1","kind":"Pod","Kind":"Secret","metadata":{"name":"a"}}"#, "a"),
+        (r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"metadata":{"name":"b"}}"#, ""),
+        (r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","name":"b"}}"#, ""),
+    ] {
+        let line = format!(r#"{{"type":"DELETED","object":{object}}}"#);
+        let frame = WatchFrame::decode(&watch_event_from_json(line.as_bytes()).unwrap().into()).unwrap();
+        assert!(Pod::decode(&frame.object).is_err(), "{object}");
+        let name = get(&frame.object, &[1, 1]).ok().flatten();
+        let name = name.map_or(String::new(), |value| match value {
+            Value::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(name, named, "{object}");
+    }
 }
 
 /// Kubernetes' types have these names; the definitions in protobuf have others.
