@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
 use crate::harness::{ControlPlane, Options, until};
@@ -59,4 +60,31 @@ async fn kubectl_waits_for_jobs_and_leaves_their_pods_behind() {
     let forbidden: Vec<_> = forbidden.map(|event| format!("{} {}", event.verb, event.uri)).collect();
     assert_eq!(forbidden, Vec::<String>::new(), "forbidden by the bootstrap roles");
     assert_eq!(manager.errors(), Vec::<String>::new());
+}
+
+/// The empty selector selects every pod of the namespace. kube-controller-manager adopts those that have no controller, and
+/// deletes the ones that are too many.
+#[tokio::test]
+async fn job_with_an_empty_selector_runs_and_adopts_no_pod_of_others() {
+    let namespace = ControlPlane::shared().cluster().await.namespace("selects-all").await;
+    namespace.default_account().await;
+    let container = json!({ "name": "main", "image": "work:1" });
+    let unbound = json!({ "nodeSelector": { "nobody": "has-this" }, "containers": [container] });
+    let _: Pod = namespace.create(json!({ "metadata": { "name": "foreign" }, "spec": unbound })).await;
+    let template = json!({
+        "metadata": { "labels": { "a": "b" } },
+        "spec": { "restartPolicy": "Never", "containers": [container] },
+    });
+    let spec = json!({ "manualSelector": true, "selector": {}, "template": template });
+    let _: Job = namespace.create(json!({ "metadata": { "name": "work" }, "spec": spec })).await;
+
+    let is_complete = || async {
+        let job: Job = namespace.api().get("work").await.expect("the Job");
+        let conditions = job.status.and_then(|status| status.conditions).unwrap_or_default();
+        conditions.iter().any(|each| each.type_ == "Complete" && each.status == "True")
+    };
+    until("the Job is complete", LIMIT, is_complete, |is_complete| *is_complete).await;
+    let foreign: Pod = namespace.api().get("foreign").await.expect("the Pod of nobody");
+    assert_eq!(foreign.metadata.owner_references, None, "it was adopted");
+    assert_eq!(foreign.metadata.deletion_timestamp, None, "it is being deleted");
 }
