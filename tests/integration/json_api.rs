@@ -1,5 +1,5 @@
-//! Both managers next to an aggregated API server that answers in JSON only, whatever a client accepts: they delete namespaces, collect
-//! dependents of its objects, and count its objects in quotas.
+//! Both managers next to an aggregated API server that has JSON only: it refuses reads of its objects that do not accept JSON, and answers
+//! all others with whole objects. The managers delete namespaces, collect dependents of its objects, and count its objects in quotas.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace as CoreNamespace, ResourceQuota};
@@ -33,6 +33,7 @@ fn status(code: StatusCode) -> (StatusCode, Value) {
     let (word, reason) = match code {
         StatusCode::OK => ("Success", ""),
         StatusCode::UNPROCESSABLE_ENTITY => ("Failure", "Invalid"),
+        StatusCode::NOT_ACCEPTABLE => ("Failure", "NotAcceptable"),
         _ => ("Failure", "NotFound"),
     };
     let body = json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": word,
@@ -49,6 +50,14 @@ fn list(things: &Things, is_in: impl Fn(&str) -> bool) -> (StatusCode, Value) {
     (StatusCode::OK, body)
 }
 
+/// Whether a request accepts JSON.
+fn accepts_json(headers: &HeaderMap) -> bool {
+    let is_json = |value: &HeaderValue| {
+        value.to_str().is_ok_and(|value| value.contains("application/json") || value.contains("*/*"))
+    };
+    !headers.contains_key(ACCEPT) || headers.get_all(ACCEPT).iter().any(is_json)
+}
+
 async fn answer(request: Request<Incoming>, things: Things) -> Result<Response<Full<Bytes>>, Infallible> {
     let path = request.uri().path().trim_matches('/').to_owned();
     let query = request.uri().query().unwrap_or_default();
@@ -59,6 +68,11 @@ async fn answer(request: Request<Incoming>, things: Things) -> Result<Response<F
     let parts: Vec<&str> = path.split('/').collect();
     let method = request.method();
     let (code, body) = match (&parts[..], method) {
+        (["apis", GROUP, "v1", .., "things"] | ["apis", GROUP, "v1", .., "things", _], &Method::GET)
+            if !accepts_json(request.headers()) =>
+        {
+            status(StatusCode::NOT_ACCEPTABLE)
+        }
         (["apis", GROUP, "v1"], _) => {
             let verbs = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
             let things = json!({ "name": "things", "singularName": "thing", "namespaced": true, "kind": "Thing",
