@@ -72,6 +72,7 @@ async fn every_manifest_is_taken_by_a_real_api_server() {
         assert_restricted(&plane, name);
     }
     policy::assert_reserves(&plane).await;
+    policy::assert_reports(&plane).await;
 }
 
 #[test]

@@ -3,11 +3,14 @@
 use std::fs;
 use std::path::Path;
 use std::process::Output;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use coxswain::admin::proto::{self, LeasePolicy};
 use serde_json::{Value, json};
 
 use super::{NAMESPACE, said, text};
+use crate::admin::Admin;
 use crate::harness::{Caller, ControlPlane, kubectl_as, until};
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -98,17 +101,54 @@ pub(super) async fn assert_reserves(plane: &ControlPlane) {
     takes(found);
     takes(manager.run(&["replace", "-f", text(&scratch)]));
     takes(admin.run(&["delete", "lease", "coxswain-overrides", "coxswain-replica-0"]));
-    assert_reported(plane, 1.0).await;
-    admin.run(&["delete", "validatingadmissionpolicybinding", "coxswain-leases"]);
-    assert_reported(plane, 0.0).await;
 }
 
-/// A manager that leads reports whether the policy is in force.
-async fn assert_reported(plane: &ControlPlane, expected: f64) {
-    let manager = plane.coxswain(&format!("reporter-{expected}"), &["--leader-elect=false"]);
-    let observe = || manager.page(Caller::Admin, "/metrics");
-    until("the report of the policy", LIMIT, observe, |page| {
-        page.metric("coxswain_lease_policy_in_force") == Some(expected)
+/// A manager that leads reports the policy as it is: in force, weaker than the shipped one, or missing.
+pub(super) async fn assert_reports(plane: &ControlPlane) {
+    assert_reported(plane, LeasePolicy::InForce, None).await;
+    let excluded = json!([{
+        "apiGroups": ["coordination.k8s.io"], "apiVersions": ["*"], "resources": ["leases"], "operations": ["UPDATE"],
+    }]);
+    for (kind, field, weaker, shipped) in [
+        ("validatingadmissionpolicybinding", "validationActions", json!(["Audit"]), json!(["Deny"])),
+        (
+            "validatingadmissionpolicy",
+            "matchConstraints",
+            json!({ "excludeResourceRules": excluded }),
+            json!({ "excludeResourceRules": null }),
+        ),
+    ] {
+        let change = |value: Value| {
+            let patch = json!({ "spec": { (field): value } }).to_string();
+            plane.kubectl(&["patch", kind, "coxswain-leases", "--type=merge", "--patch", &patch]);
+        };
+        change(weaker);
+        let remark = "the admission policy coxswain-leases differs from the one of this version";
+        assert_reported(plane, LeasePolicy::Different, Some(remark)).await;
+        change(shipped);
+    }
+    plane.kubectl(&["delete", "validatingadmissionpolicybinding", "coxswain-leases"]);
+    let remark = "the admission policy coxswain-leases is missing";
+    assert_reported(plane, LeasePolicy::Missing, Some(remark)).await;
+}
+
+/// A manager reads the policy when it begins to lead. Its answer, its metric and its health page agree.
+async fn assert_reported(plane: &ControlPlane, expected: LeasePolicy, remark: Option<&str>) {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let name = format!("reporter-{}", COUNT.fetch_add(1, Ordering::Relaxed));
+    let manager = plane.coxswain(&name, &["--leader-elect=false"]);
+    let admin = Admin::master(plane, &manager);
+    let observe = || async {
+        let answer = admin.leader().get_leader(proto::GetLeaderRequest::default()).await;
+        let leader = answer.expect("an answer").into_inner().leader.unwrap_or_default();
+        let metrics = manager.page(Caller::Admin, "/metrics").await;
+        let health = manager.page(Caller::Anonymous, "/healthz?verbose").await.text;
+        let line = health.lines().find_map(|line| line.strip_prefix("[+]leasePolicy ok, "));
+        (leader.lease_policy(), metrics.metric("coxswain_lease_policy_in_force"), line.map(str::to_owned))
+    };
+    let in_force = if expected == LeasePolicy::InForce { 1.0 } else { 0.0 };
+    until(&format!("the report {expected:?}"), LIMIT, observe, |(policy, metric, line)| {
+        *policy == expected && *metric == Some(in_force) && line.as_deref() == remark
     })
     .await;
     manager.stop();
