@@ -10,7 +10,9 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use serde_json::Value;
+use k8s_openapi::api::core::v1::Node as ClusterNode;
+use kube::api::{Api, DeleteParams};
+use serde_json::{Value, json};
 
 use super::beside::{run_job, writers};
 use super::flags::{custom_manifest, flags, flags_of_pod};
@@ -19,7 +21,7 @@ use super::manifests::define_monitors;
 use super::replicas::{leader, led};
 use super::uninstall::assert_nothing_left;
 use super::{NAMESPACE, copy_deploy, file, prepare, text};
-use crate::harness::{ControlPlane, Options, binaries, by_depth, turn_beside_another, until};
+use crate::harness::{ControlPlane, Options, binaries, by_depth, create, turn_beside_another, until};
 
 const LIMIT: Duration = Duration::from_mins(2);
 const DOCUMENT: &str = "docs/install.md";
@@ -226,6 +228,7 @@ impl<'a> Node<'a> {
                 assert_eq!(replicas.len(), 3);
                 led(self.plane, &replicas).await;
                 self.assert_flags_of_the_deployment();
+                self.assert_new_node_has_addresses("joins-a-deployment").await;
             }
             ("As a Deployment", "Metrics") => {
                 assert!(said.contains("coxswain.kube-system.svc") || said.contains("Replicas:"), "{said}");
@@ -239,6 +242,7 @@ impl<'a> Node<'a> {
                 led(self.plane, self.static_pod.as_slice()).await;
                 let manifest = fs::read_to_string(self.kubelet.host.join(MANIFEST)).expect("a manifest");
                 assert_eq!(flags_of_pod(&manifest), flags_of_pod(&custom_manifest()));
+                self.assert_new_node_has_addresses("joins-a-static-pod").await;
             }
             ("Beside KCM", "Beside KCM") => {
                 let lease = ["-n", NAMESPACE, "get", "lease", "coxswain-controller-manager", "-o"];
@@ -277,6 +281,16 @@ impl<'a> Node<'a> {
             };
             assert_eq!(of(&found), of(&flags_of_pod(&custom_manifest())), "--{flag}");
         }
+    }
+
+    /// A node that joins gets pod addresses of the cluster.
+    async fn assert_new_node_has_addresses(&self, name: &str) {
+        let nodes: Api<ClusterNode> = Api::all(self.plane.cluster().await.client);
+        create(nodes.clone(), json!({ "metadata": { "name": name } })).await;
+        let range = || async { nodes.get(name).await.expect("the node").spec.and_then(|spec| spec.pod_cidr) };
+        let range = until("pod addresses of a node", LIMIT, range, Option::is_some).await.expect("just seen");
+        assert!(range.starts_with("10.200.") && range.ends_with("/25"), "{range}");
+        nodes.delete(name, &DeleteParams::default()).await.expect("deleted");
     }
 
     /// Waits until a manager holds the main Lease that is none of ours.

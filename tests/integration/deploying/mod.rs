@@ -14,6 +14,7 @@ mod manifests;
 mod plugin;
 mod policy;
 mod replicas;
+mod root_ca;
 mod run;
 mod uninstall;
 
