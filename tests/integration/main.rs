@@ -69,6 +69,7 @@ mod schedules;
 mod secrets;
 mod serving;
 mod sidecars;
+mod signed_serving;
 mod signing_keys;
 mod slow_metrics;
 mod start_and_stop;

@@ -1,0 +1,152 @@
+//! The certificate for `coxswain.kube-system.svc` that a replica signs with the cluster's CA, as TLS clients get it.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use coxswain_machinery::model::clock::{Clock as _, SystemClock};
+use coxswain_machinery::serve::COXSWAIN_NAME;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use crate::harness::{ControlPlane, Manager, until};
+
+/// Longer than the time between two checks of the signing CA.
+const LIMIT: Duration = Duration::from_secs(90);
+/// Life of a CA in seconds: shorter than that of a certificate by a longer-lived CA.
+const SHORT: u64 = 2 * 60 * 60;
+const ADDRESS: &str = "127.0.0.1";
+
+/// Accepts every certificate.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// The chain that a manager presents to a client that connects by a name; empty if there is no connection.
+async fn chain(manager: &Manager<'_>, name: &'static str) -> Vec<CertificateDer<'static>> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = AnyCertificate(Arc::clone(&provider));
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("protocol versions")
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_no_client_auth();
+    let Ok(stream) = TcpStream::connect(manager.url.trim_start_matches("https://")).await else {
+        return Vec::new();
+    };
+    let name = ServerName::try_from(name).expect("a name");
+    let Ok(stream) = TlsConnector::from(Arc::new(config)).connect(name, stream).await else {
+        return Vec::new();
+    };
+    stream.get_ref().1.peer_certificates().unwrap_or_default().to_vec()
+}
+
+/// Certificate and key of a new intermediate CA that ends within two hours, and the certificate in DER.
+fn intermediate() -> (String, String, CertificateDer<'static>) {
+    let params = |name: &str| {
+        let mut params = CertificateParams::new(Vec::new()).expect("parameters");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, name);
+        params
+    };
+    let key = || KeyPair::generate().expect("a key");
+    let root = CertifiedIssuer::self_signed(params("root"), key()).expect("a root");
+    let mut params = params("intermediate");
+    let now = u64::try_from(SystemClock.now().as_second()).expect("a time after 1970");
+    params.not_after = rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(now + SHORT);
+    let key = key();
+    let certificate = params.signed_by(&key, &root).expect("a certificate");
+    (certificate.pem(), key.serialize_pem(), certificate.der().clone())
+}
+
+/// The leaf is for one name, ends with its CA, and comes with its CA.
+fn assert_signed_by(chain: &[CertificateDer<'_>], ca: &CertificateDer<'_>) {
+    assert_eq!(chain.len(), 2, "a leaf and its CA");
+    assert_eq!(&chain[1], ca);
+    let [leaf, ca] = [&chain[0], ca].map(|der| X509Certificate::from_der(der).expect("a certificate").1);
+    leaf.verify_signature(Some(ca.public_key())).expect("a signature of the CA");
+    let names = leaf.subject_alternative_name().expect("an extension").expect("names");
+    assert_eq!(names.value.general_names, [GeneralName::DNSName(COXSWAIN_NAME)]);
+    assert_eq!(leaf.validity().not_after, ca.validity().not_after);
+}
+
+#[tokio::test]
+async fn certificate_for_the_name_of_coxswain_is_signed_by_the_ca_in_the_files() {
+    let plane = ControlPlane::shared();
+    let dir = tempfile::tempdir().expect("a directory");
+    let (cert_file, key_file) = (dir.path().join("ca.crt"), dir.path().join("ca.key"));
+    let put = |cert: &str, key: &str| {
+        fs::write(&cert_file, cert).expect("written");
+        fs::write(&key_file, key).expect("written");
+    };
+    let (cert, key, first) = intermediate();
+    put(&cert, &key);
+    let files = [
+        format!("--cluster-signing-cert-file={}", cert_file.display()),
+        format!("--cluster-signing-key-file={}", key_file.display()),
+    ];
+    let args = ["--tls-cert-file=", "--tls-private-key-file=", &files[0], &files[1]];
+    let manager = plane.coxswain_unawaited("signed", &args);
+    let by_name = || chain(&manager, COXSWAIN_NAME);
+    let signed = until("a certificate", LIMIT, by_name, |chain| !chain.is_empty()).await;
+    assert_signed_by(&signed, &first);
+    // Clients that connect by the address get the self-made certificate, whose CA the replica announces.
+    let by_address = chain(&manager, ADDRESS).await;
+    assert!(!by_address.is_empty(), "it serves");
+    assert_ne!(by_address[0], signed[0]);
+
+    let (cert, key, second) = intermediate();
+    put(&cert, &key);
+    let renewed =
+        until("a certificate by the new CA", LIMIT, by_name, |chain| chain.get(1) == Some(&second)).await;
+    assert_signed_by(&renewed, &second);
+    manager.stop();
+
+    // A certificate that flags name is the only one.
+    let given = plane.running("coxswain");
+    let by_name = chain(&given, COXSWAIN_NAME).await;
+    assert!(!by_name.is_empty(), "it serves");
+    assert_eq!(by_name, chain(&given, ADDRESS).await);
+}
