@@ -21,7 +21,7 @@ const ELECTION: &[&str] = &[
     "--leader-elect-retry-period=1s",
 ];
 /// Leadership is to stay, with the API server away for a while.
-const PATIENT: &[&str] = &[
+pub(super) const PATIENT: &[&str] = &[
     "--leader-elect-lease-duration=120s",
     "--leader-elect-renew-deadline=90s",
     "--leader-elect-retry-period=2s",
@@ -44,7 +44,7 @@ async fn ranked<'a>(
 }
 
 /// The phases that a controller went into on a replica, and when, in seconds since 1970.
-async fn history(admin: &Admin, controller: &str) -> Vec<(Phase, i64)> {
+pub(super) async fn history(admin: &Admin, controller: &str) -> Vec<(Phase, i64)> {
     let events = admin.past(controller, EventType::PhaseChanged).await;
     let phase = |event: proto::Event| match event.details {
         Some(Details::PhaseChanged(change)) => (change.current(), event.time.unwrap_or_default().seconds),
@@ -62,7 +62,7 @@ async fn override_changes(admin: &Admin, controller: &str) -> Vec<OverrideChange
     events.into_iter().map(change).collect()
 }
 
-async fn in_phase(admin: &Admin, controller: &str, phase: Phase) -> proto::Controller {
+pub(super) async fn in_phase(admin: &Admin, controller: &str, phase: Phase) -> proto::Controller {
     let observe = || admin.controller(controller);
     until(&format!("{controller} to be {phase:?}"), LIMIT, observe, |now| now.phase() == phase).await
 }

@@ -5,7 +5,10 @@
 mod caller;
 mod crowd;
 mod failover;
+mod groups;
 mod hostile;
+mod interruptions;
+mod orders;
 mod ports;
 mod sync;
 mod toggles;
