@@ -1,5 +1,5 @@
-//! A term that ends under orders, and a leader that cannot read the overrides for a while. A proxy holds up and refuses requests of
-//! the leader.
+//! A term that ends under orders, a caller that hangs up, and a leader that cannot read the overrides for a while. A proxy holds up and
+//! refuses requests of the leader, and holds up answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -59,7 +59,8 @@ impl Tamper for Valve {
             return Box::pin(ready(Fate::Refused(StatusCode::SERVICE_UNAVAILABLE)));
         }
         let is_pod = *method == Method::POST && uri.path().ends_with("/pods");
-        if !is_pod && !(is_read && uri.path().ends_with("/cronjobs")) {
+        let is_list = is_read && uri.path().ends_with("/cronjobs");
+        if !is_pod && !is_list {
             return Box::pin(ready(Fate::Passes));
         }
         Box::pin(async move {
@@ -69,6 +70,28 @@ impl Tamper for Valve {
             }
             drop(holds.wait_for(|holds| !holds).await);
             Fate::Passes
+        })
+    }
+}
+
+/// Holds up the answers to changes of the overrides.
+struct AnswerValve {
+    holds: watch::Sender<bool>,
+    /// Number of answers that were held up.
+    held: AtomicUsize,
+}
+
+impl Tamper for AnswerValve {
+    fn delays<'a>(&'a self, method: &'a Method, uri: &'a Uri) -> BoxFuture<'a, ()> {
+        if *method == Method::GET || !uri.path().ends_with(LEASE_NAME) {
+            return Box::pin(ready(()));
+        }
+        Box::pin(async move {
+            let mut holds = self.holds.subscribe();
+            if *holds.borrow_and_update() {
+                self.held.fetch_add(1, Ordering::SeqCst);
+            }
+            drop(holds.wait_for(|holds| !holds).await);
         })
     }
 }
@@ -170,4 +193,45 @@ async fn a_leader_that_cannot_read_the_overrides_starts_no_controller() {
     let leader = admin.leader().get_leader(proto::GetLeaderRequest::default()).await.expect("an answer");
     assert_eq!(leader.into_inner().overrides.unwrap_or_default().count, 1);
     assert_unharmed(&plane, &again);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn order_whose_caller_hangs_up_has_an_event_and_an_audit_line() {
+    let _turn = turn_beside_another().await;
+    let plane = ControlPlane::start(&bare());
+    let valve = Arc::new(AnswerValve { holds: watch::Sender::new(false), held: AtomicUsize::new(0) });
+    let proxy = Proxy::start(&plane, Arc::clone(&valve) as _).await;
+    let master = format!("--master={}", proxy.url);
+    let manager = plane.coxswain("coxswain", &[PATIENT, &[master.as_str()]].concat());
+    let admin = Admin::master(&plane, &manager);
+    in_phase(&admin, CRONJOB, Phase::Running).await;
+    // This order creates the Lease, so the next one updates it.
+    admin.toggle(DEPLOYMENT, false, true).await.expect("disabled");
+
+    valve.holds.send_replace(true);
+    let reason = "hang up";
+    let order = async {
+        let (name, reason) = (CRONJOB.to_owned(), reason.to_owned());
+        let request = proto::DisableControllerRequest { name, reason, ..Default::default() };
+        admin.controllers().disable_controller(request).await
+    };
+    let held = || async { valve.held.load(Ordering::SeqCst) };
+    tokio::select! {
+        answer = order => panic!("it was answered before the API server's answer arrived: {answer:?}"),
+        _ = until("the order to be stored", LIMIT, held, |held| *held > 0) => {}
+    }
+    in_phase(&admin, CRONJOB, Phase::Disabled).await;
+    valve.holds.send_replace(false);
+
+    let audit_line = || async {
+        let log = manager.log();
+        log.lines().find(|line| line.contains("admin call") && line.contains(reason)).map(str::to_owned)
+    };
+    let line = until("an audit line", LIMIT, audit_line, Option::is_some).await.expect("just seen");
+    assert!(line.contains("changed") && line.contains("gone"), "{line}");
+    let selector = "--field-selector=reason=ControllerDisabled";
+    let events = ["-n", LEASE_NAMESPACE, "get", "events", selector, "-o", "jsonpath={.items[*].message}"];
+    let messages = || async { plane.kubectl(&events) };
+    until("an Event about the order", LIMIT, messages, |text| text.contains(reason)).await;
+    assert_unharmed(&plane, &manager);
 }

@@ -64,6 +64,12 @@ pub(crate) trait Tamper: Send + Sync + 'static {
         Box::pin(std::future::ready(Fate::Passes))
     }
 
+    /// Delays an answer: the request has been carried out.
+    fn delays<'a>(&'a self, method: &'a Method, uri: &'a Uri) -> BoxFuture<'a, ()> {
+        let _ = (method, uri);
+        Box::pin(std::future::ready(()))
+    }
+
     /// A request was answered, whether or not the answer goes on.
     fn answered(&self, method: &Method, uri: &Uri, status: StatusCode) {
         let _ = (method, uri, status);
@@ -151,6 +157,7 @@ impl Upstream {
         let client = if head.headers.contains_key(AUTHORIZATION) { &self.nobody } else { &self.manager };
         let (answer, body) = client.send(onward).await?.into_parts();
         self.tamper.answered(&head.method, &head.uri, answer.status);
+        self.tamper.delays(&head.method, &head.uri).await;
         if fate == Fate::LosesAnswer {
             body.collect().await?;
             bail!("the answer is lost");
