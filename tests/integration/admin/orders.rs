@@ -13,7 +13,7 @@ use tonic::Code;
 use super::caller::reason;
 use super::failover::{PATIENT, in_phase};
 use super::{Admin, DEPLOYMENT, LIMIT, assert_unharmed, bare};
-use crate::harness::{ControlPlane, turn, turn_beside_another, until};
+use crate::harness::{Caller, ControlPlane, turn, turn_beside_another, until};
 
 const JOB: &str = "job-controller";
 /// Flags as kubeadm has them.
@@ -123,9 +123,40 @@ async fn disabling_at_a_replica_with_other_flags_holds_on_the_leader() {
     assert!(!disable().await, "it is disabled already");
     assert_eq!(entries(&plane).await, stored);
     assert_eq!(on_leader.controller(DEPLOYMENT).await.phase(), Phase::Disabled);
+    let series =
+        format!(r#"coxswain_override_end_timestamp_seconds{{controller="{DEPLOYMENT}",order="disabled"}}"#);
+    let end = || async { leader.page(Caller::Admin, "/metrics").await.metric(&series) };
+    until("a metric with the controller's name", LIMIT, end, |end| *end == Some(f64::INFINITY)).await;
     for manager in [&leader, &standby] {
         assert_unharmed(&plane, manager);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn disable_only_manager_runs_nothing_that_the_flags_leave_out() {
+    let _turn = turn_beside_another().await;
+    let plane = ControlPlane::start(&bare());
+    let any = plane.coxswain("any", &[PATIENT, &[BESIDE]].concat());
+    let admin = Admin::master(&plane, &any);
+    let enable = async |admin: &Admin| {
+        let name = DEPLOYMENT.to_owned();
+        let request = proto::EnableControllerRequest { name, force: true, ..Default::default() };
+        admin.controllers().enable_controller(request).await.map(drop)
+    };
+    enable(&admin).await.expect("enabled");
+    in_phase(&admin, DEPLOYMENT, Phase::Running).await;
+    assert_unharmed(&plane, &any);
+    any.stop();
+
+    // The override is still stored.
+    let args = [PATIENT, &[BESIDE, "--admin-overrides=disable-only"]].concat();
+    let disable_only = plane.coxswain("disable-only", &args);
+    let admin = Admin::master(&plane, &disable_only);
+    in_phase(&admin, JOB, Phase::Running).await;
+    assert_eq!(admin.controller(DEPLOYMENT).await.phase(), Phase::Disabled);
+    let refused = enable(&admin).await.expect_err("it is refused even with force");
+    assert_eq!((refused.code(), reason(&refused)), (Code::FailedPrecondition, "SETTING".to_owned()));
+    assert_unharmed(&plane, &disable_only);
 }
 
 #[tokio::test(flavor = "multi_thread")]
