@@ -7,8 +7,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
+use coxswain_machinery::model::clock::{Clock as _, SystemClock};
 use k8s_openapi::api::core::v1::ServiceAccount;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+};
 use serde_json::{Value, json};
 
 use crate::harness::{Caller, ControlPlane, Manager, Port, built, until};
@@ -128,6 +131,48 @@ async fn a_self_signed_certificate_is_made_once_and_kept() {
     manager.start_again();
     trusted(plane, &manager, &cert).await;
     assert_eq!(made, (fs::read(&cert).expect("it"), fs::read(&key).expect("it")));
+    manager.stop();
+}
+
+/// Chain and key, both PEM, as a manager makes them in `--cert-dir`: 300 days ago, for a year.
+fn aged_pair() -> (String, String) {
+    const DAY: u64 = 24 * 60 * 60;
+    let now = u64::try_from(SystemClock.now().as_second()).expect("a time after 1970");
+    let made = now - 300 * DAY;
+    let params = |names: Vec<String>, name: &str| {
+        let mut params = CertificateParams::new(names).expect("parameters");
+        params.distinguished_name.push(DnType::CommonName, format!("{name}@{made}"));
+        let begin = rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(made);
+        params.not_before = begin;
+        params.not_after = begin + Duration::from_secs(365 * DAY);
+        params
+    };
+    let mut authority = params(Vec::new(), "localhost-ca");
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().expect("a key");
+    let authority = CertifiedIssuer::self_signed(authority, key).expect("a CA");
+    let mut leaf = params(vec!["127.0.0.1".to_owned()], "localhost");
+    leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let key = KeyPair::generate().expect("a key");
+    let cert = leaf.signed_by(&key, &authority).expect("a certificate");
+    (format!("{}{}", cert.pem(), authority.pem()), key.serialize_pem())
+}
+
+#[tokio::test]
+async fn self_made_certificate_is_renewed_with_its_key_before_it_expires() {
+    let plane = ControlPlane::shared();
+    let dir = tempfile::tempdir().expect("a directory");
+    let at = |suffix: &str| dir.path().join(format!("{PAIR_NAME}.{suffix}"));
+    let (old, key) = aged_pair();
+    fs::write(at("crt"), &old).expect("written");
+    fs::write(at("key"), &key).expect("written");
+    let cert_dir = format!("--cert-dir={}", dir.path().display());
+    let args = ["--tls-cert-file=", "--tls-private-key-file=", &cert_dir];
+    let manager = plane.coxswain_unawaited("aged", &args);
+    let cert = || async { fs::read_to_string(at("crt")).expect("a certificate") };
+    until("a renewed certificate", LIMIT, cert, |cert| *cert != old).await;
+    trusted(plane, &manager, &at("crt")).await;
+    assert_eq!(fs::read_to_string(at("key")).expect("a key"), key);
     manager.stop();
 }
 
