@@ -1,22 +1,33 @@
-//! The certificate for `coxswain.kube-system.svc` that a replica signs with the cluster's CA, as TLS clients get it.
+//! The certificate for `coxswain.kube-system.svc` that a replica signs with the cluster's CA, as TLS clients get it, and the command line,
+//! which sends its token to no server with another certificate of that CA.
 
+use std::convert::Infallible;
 use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use coxswain_machinery::model::clock::{Clock as _, SystemClock};
 use coxswain_machinery::serve::COXSWAIN_NAME;
+use http::header::AUTHORIZATION;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use serde_json::json;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use crate::harness::{ControlPlane, Manager, until};
+use crate::harness::{ControlPlane, Manager, Options, TlsServer, turn_beside_another, until};
 
 /// Longer than the time between two checks of the signing CA.
 const LIMIT: Duration = Duration::from_secs(90);
@@ -149,4 +160,64 @@ async fn certificate_for_the_name_of_coxswain_is_signed_by_the_ca_in_the_files()
     let by_name = chain(&given, COXSWAIN_NAME).await;
     assert!(!by_name.is_empty(), "it serves");
     assert_eq!(by_name, chain(&given, ADDRESS).await);
+}
+
+/// Writes a kubeconfig with the token of a service account that may do everything.
+fn write_kubeconfig(plane: &ControlPlane, dir: &Path) -> PathBuf {
+    plane.kubectl(&["-n", "kube-system", "create", "serviceaccount", "operator"]);
+    let account = "--serviceaccount=kube-system:operator";
+    plane.kubectl(&["create", "clusterrolebinding", "operator", "--clusterrole=cluster-admin", account]);
+    let token = plane.kubectl(&["-n", "kube-system", "create", "token", "operator"]);
+    let server = plane.kubectl(&["config", "view", "-o", "jsonpath={.clusters[0].cluster.server}"]);
+    let cluster = json!({ "server": server, "certificate-authority": plane.report.ca_file });
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "a",
+        "clusters": [{ "name": "a", "cluster": cluster }],
+        "users": [{ "name": "a", "user": { "token": token.trim() } }],
+        "contexts": [{ "name": "a", "context": { "cluster": "a", "user": "a" } }],
+    });
+    let path = dir.join("kubeconfig");
+    fs::write(&path, config.to_string()).expect("written");
+    path
+}
+
+// The command line blocks the thread of the test while servers answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn command_line_sends_its_token_to_no_other_server_of_the_cluster_ca() {
+    let _turn = turn_beside_another().await;
+    let plane = ControlPlane::start(&Options { nodes: 0, args: vec!["--scheduler=false", "--kwok=false"] });
+    let manager = plane.coxswain_unawaited("signed", &["--tls-cert-file=", "--tls-private-key-file="]);
+    let dir = tempfile::tempdir().expect("a directory");
+    let kubeconfig = write_kubeconfig(&plane, dir.path());
+    let run = || -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_coxswain"));
+        command.arg("controllers").env("KUBECONFIG", &kubeconfig).output().expect("the program")
+    };
+    let stderr = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    let is_shown = || async { (run().status.success(), stderr(&run())) };
+    until("the controllers of the leader", LIMIT, is_shown, |(is_shown, _)| *is_shown).await;
+
+    // A server such as a kubelet: the CA of the cluster has signed its certificate for its address.
+    let tokens = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&tokens);
+    let answer = move |request: Request<Incoming>| {
+        seen.fetch_add(usize::from(request.headers().contains_key(AUTHORIZATION)), Ordering::SeqCst);
+        async { Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())) }
+    };
+    let server = TlsServer::start(&plane.report.manager_serving, answer).await;
+    let address = format!("{ADDRESS}:{}", server.port);
+    let refused = || async {
+        let annotation = format!("coxswain.dev/admin-address={address}");
+        let leases = ["lease", "-l", "coxswain.dev/component=replica", annotation.as_str()];
+        plane.kubectl(&[&["-n", "kube-system", "annotate", "--overwrite"][..], &leases].concat());
+        let output = run();
+        (output.status.success(), stderr(&output))
+    };
+    // The replica may announce its own address again before the command line reads the Lease.
+    until("the announced server to be refused", LIMIT, refused, |(is_shown, stderr)| {
+        !is_shown && stderr.contains(&address)
+    })
+    .await;
+    assert_eq!(tokens.load(Ordering::SeqCst), 0, "a token was sent");
+    manager.stop();
 }
