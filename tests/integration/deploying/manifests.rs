@@ -63,6 +63,11 @@ async fn every_manifest_is_taken_by_a_real_api_server() {
     apply(&plane, "-f", text(&pod));
     plane.kubectl(&["-n", NAMESPACE, "delete", "pod", "kube-controller-manager", "--force"]);
     plane.kubectl(&["create", "namespace", "monitoring"]);
+    let rbac = file("deploy/prometheus/rbac.yaml");
+    apply(&plane, "-f", text(&rbac));
+    plane.kubectl(&["delete", "-f", text(&rbac), "--wait=false"]);
+    let deletion = ["get", "namespace", "monitoring", "-o", "jsonpath={.metadata.deletionTimestamp}"];
+    assert_eq!(plane.kubectl(&deletion), "", "deleting the manifest deletes the namespace");
     for path in ["deploy/prometheus/rbac.yaml", "deploy/prometheus/servicemonitor.yaml"] {
         apply(&plane, "-f", text(&file(path)));
     }
