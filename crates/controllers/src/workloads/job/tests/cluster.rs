@@ -23,6 +23,7 @@ use super::super::{Controller, plan};
 use super::fixtures::now;
 use coxswain_machinery::api::batch::Job;
 use coxswain_machinery::api::kinds::{JOBS, PODS};
+use coxswain_machinery::api::meta::LabelSelector;
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::executor::Executed;
 use coxswain_machinery::framework::{Memory as _, Observation, Reads, Room as _, RoomMetrics};
@@ -156,6 +157,12 @@ impl Cluster {
         let carries = Arc::clone(&line);
         api.on_the_way(move |asked| carries.lock().carry(asked));
         api.model().create_encoded("user", &JOBS, &job.raw).expect("a Job");
+        if job.spec.selector == LabelSelector::default() {
+            // As with `manualSelector`: the API server then generates none.
+            let place = Place::new("jobs", "default", "work");
+            let change = |job: &mut Json| job["spec"]["selector"] = json!({});
+            api.model().change("user", &place, "", change).expect("a Job");
+        }
         let mut cluster = Self {
             api,
             caches: Caches::new(stores.iter().cloned()),
