@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::chart::{deployment, render};
 use super::flags::flags;
-use super::{NAMESPACE, file, text};
+use super::kubelet::Kubelet;
+use super::{NAMESPACE, file, overlay, prepare, text};
 use crate::harness::{ControlPlane, LeaseHistory, Namespace, Options, Program, turn_beside_another, until};
 
 const LIMIT: Duration = Duration::from_mins(1);
@@ -88,6 +89,18 @@ async fn each_manager_runs_what_readme_gives_it() {
         let holder = ["-n", NAMESPACE, "get", "lease", lease, "-o", "jsonpath={.spec.holderIdentity}"];
         assert_ne!(plane.kubectl(&holder), "", "{lease}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pod_beside_runs_in_a_cluster_without_the_secret_of_keys() {
+    let _turn = turn_beside_another().await;
+    let plane = ControlPlane::start(&Options { nodes: 1, args: vec!["--with-go-manager"] });
+    prepare(&plane);
+    plane.kubectl(&["apply", "-k", &overlay("beside")]);
+    plane.kubectl(&["-n", NAMESPACE, "scale", "deployment/coxswain", "--replicas=1"]);
+    plane.kubectl(&["-n", NAMESPACE, "rollout", "status", "deployment/coxswain", "--timeout=2m"]);
+    // A volume of a Secret that does not exist holds up the container.
+    Kubelet::new(&plane).run(1).await;
 }
 
 /// Why `docs/install.md` splits controllers by flags: the Go manager of this version ends as soon as a second Lease comes to it.
