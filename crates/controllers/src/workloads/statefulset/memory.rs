@@ -32,8 +32,8 @@ pub(super) struct Sameness {
 pub(super) struct Stopped {
     /// Of this StatefulSet,
     pub(super) set: Uid,
-    /// in this generation.
-    pub(super) generation: i64,
+    /// for the template whose first name has this hash. A change of anything else, such as the size, does not start it again.
+    pub(super) template: String,
     /// The collision count of the next name.
     pub(super) collisions: i32,
 }
@@ -69,10 +69,9 @@ impl Remembered {
     }
 
     /// Returns the collision count with which the search of this StatefulSet goes on; 0 if none is to go on.
-    pub(super) fn tried_names(&self, key: &Key, set: &StatefulSet) -> i32 {
+    pub(super) fn tried_names(&self, key: &Key, set: &StatefulSet, template: &str) -> i32 {
         let searches = self.searches.lock();
-        let is_of =
-            |held: &&Stopped| held.set == set.metadata.uid && held.generation == set.metadata.generation;
+        let is_of = |held: &&Stopped| held.set == set.metadata.uid && held.template == template;
         searches.get(key).filter(is_of).map_or(0, |held| held.collisions)
     }
 

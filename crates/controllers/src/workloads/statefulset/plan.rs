@@ -144,8 +144,8 @@ pub(super) fn search(view: &View) -> Search {
     if view.taken < NAMES_OF_A_RECONCILE {
         return Search::Unchanged;
     }
-    let (set, generation) = (view.set.metadata.uid.clone(), view.set.metadata.generation);
-    Search::Stopped(Stopped { set, generation, collisions: view.collisions })
+    let (set, template) = (view.set.metadata.uid.clone(), view.document.hash(0).as_str().to_owned());
+    Search::Stopped(Stopped { set, template, collisions: view.collisions })
 }
 
 /// An event on the StatefulSet.

@@ -128,7 +128,10 @@ pub(super) fn observe(
     let templates = claim_templates(&set).map_err(malformed)?;
     let template_labels = pods::template_metadata(&set.spec.template).map_err(malformed)?.labels;
     let document = TemplateDocument::of(&set.spec.template, Numbers::Doubles).map_err(malformed)?;
-    let collisions = room.memory.tried_names(key, &set).max(set.status.collision_count.unwrap_or(0));
+    let collisions = room
+        .memory
+        .tried_names(key, &set, document.hash(0).as_str())
+        .max(set.status.collision_count.unwrap_or(0));
     let mut view = View {
         pods: members(room, &set, &selector, read),
         settled: settled(read),
@@ -267,14 +270,20 @@ fn find_taken(view: &mut View, read: &Reads) -> Result<Option<DeclaredRead>, Obs
             return Ok(Some(STATEFUL_SET_TAKEN.of(Read::Object(&CONTROLLER_REVISIONS, key))));
         }
         Some(Err(error)) => return Err(ObserveError::Retry(error.to_string())),
-        Some(Ok(found)) => found.cloned().and_then(typed::<ControllerRevision>),
+        // No name is taken by nothing: a webhook that answers creates so would be asked without end. The same name is tried again.
+        Some(Ok(None)) => {
+            let name = &last.key.name;
+            return Err(ObserveError::Retry(format!(
+                "ControllerRevision {name} exists, and cannot be found"
+            )));
+        }
+        Some(Ok(Some(found))) => typed::<ControllerRevision>(Arc::clone(found)),
     };
     let others = match found {
         Some(found) if view.document.is_in(&found) => {
             view.present = Present::Held(found);
             met.len() - 1
         }
-        // It may be gone by now; the next name is as good.
         _ => met.len(),
     };
     view.collisions = view.collisions.saturating_add(i32::try_from(others).unwrap_or(i32::MAX));

@@ -110,7 +110,10 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
                         Entry::Vacant(entry) => drop(entry.insert(value)),
                         Entry::Occupied(mut entry) => {
                             members.repeated.insert(entry.key().clone());
-                            entry.insert(value);
+                            // Go leaves what it has read as it is if a null follows.
+                            if !is_null(value) {
+                                entry.insert(value);
+                            }
                         }
                     }
                 }

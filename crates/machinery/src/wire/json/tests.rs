@@ -293,6 +293,7 @@ fn metadata_of_others_objects_is_read_whatever_occurs_twice() {
         r#"{"apiVersion":"x.test/v1","kind":"V","kind":"W","metadata":{"name":"b"},"metadata":{"name":"a"}}"#,
         r#"{"apiVersion":"x.test/v1","kind":"W","metadata":{"name":"b","name":"a","\ud800":1,"\ud801":2}}"#,
         r#"{"apiVersion":"x.test/v1","kind":"W","metadata":{"name":"a","ownerReferences":[{"uid":"x","uid":"y"}]}}"#,
+        r#"{"apiVersion":"x.test/v1","kind":"W","metadata":{"name":"a","name":null},"metadata":null}"#,
     ] {
         let name = |object: Bytes| PartialObjectMetadata::decode(&object).unwrap().metadata.name.to_string();
         let envelope = metadata_from_json(object.as_bytes()).unwrap();
