@@ -20,8 +20,8 @@ failed() {
         name != "" && / panicked at / { getline words; print name "\t" words; name = "" }' "$log"
 }
 
-# The same with the lines behind these words: a log that is cut short still shows what was compared.
-told() {
+# Each test that failed, with up to twelve lines of its message: a log that is cut short still shows the comparison.
+excerpts() {
     awk '/^---- .* stdout ----$/ { name = $2; left = 0; next }
         name != "" && / panicked at / { print name; name = ""; left = 12; next }
         /^note: run with / || /^$/ { left = 0 }
@@ -32,7 +32,7 @@ code=0
 run "$@" 2>&1 | tee "$log" || code=$?
 if [ "$code" != 0 ]; then
     printf '\nin short:\n'
-    told
+    excerpts
     count=$(sed -n 's/^test result: FAILED.* \([0-9]*\) failed;.*/\1/p' "$log")
     slow='^parity::[a-z_]*_as_under_the_go_manager|: not within [0-9.]*m?s; last seen: '
     if [ "$(failed | grep -c .)" = "$count" ] && ! failed | grep -Eqv "$slow"; then

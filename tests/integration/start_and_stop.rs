@@ -22,9 +22,9 @@ async fn controllers_wait_for_their_start_together_and_a_stop_without_a_limit_wa
             format!("running_managed_controllers{{manager=\"kube-controller-manager\",name=\"{name}\"}}")
         };
         let runs = |name: &str| page.as_ref().is_some_and(|page| page.metric(&series(name)) == Some(1.0));
-        // It runs by a flag alone, and has its name of kube-controller-manager too.
-        let stands = |name: &str| page.as_ref().is_some_and(|page| page.metric(&series(name)) == Some(0.0));
-        built().all(|each| runs(each.name)) && stands("node-ipam-controller") && stands("nodeipam")
+        // node-ipam-controller needs a flag to run. Its series has the name of kube-controller-manager, too.
+        let is_idle = |name: &str| page.as_ref().is_some_and(|page| page.metric(&series(name)) == Some(0.0));
+        built().all(|each| runs(each.name)) && is_idle("node-ipam-controller") && is_idle("nodeipam")
     };
     until("all controllers run", LIMIT, page, is_complete).await;
     manager.stop();

@@ -141,8 +141,8 @@ impl<'a> Leaderless<'a> {
     }
 
     /// What was carried out here of these requests. Single deletes in the namespace that ends are left out: Endpoints and slices
-    /// there go with the namespace's collections, or a moment before by a controller that missed their Service. The Go manager does
-    /// either.
+    /// there are deleted with the namespace's collections, or shortly before by the controller that misses their Service. The runs of the
+    /// Go manager differ in this.
     pub(super) fn written<'e>(&self, requests: impl Iterator<Item = &'e AuditEvent>) -> Sorts {
         let ending = format!("{}-ending", self.name);
         let by_chance =

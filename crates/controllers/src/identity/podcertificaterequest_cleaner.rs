@@ -67,8 +67,8 @@ struct View {
 }
 
 impl View {
-    /// How long it stays. One that does not say when it was made, which only a hand in etcd can make, is old enough, as with
-    /// kube-controller-manager.
+    /// Returns the time until the request is deleted. A request without a creation time, which only an edit in etcd can make, is deleted
+    /// at once, as by kube-controller-manager.
     fn left(&self, now: Timestamp) -> SignedDuration {
         let made = self.request.metadata.creation_timestamp;
         made.map_or(SignedDuration::ZERO, |made| STAYS.saturating_sub(now.duration_since(made.into())))

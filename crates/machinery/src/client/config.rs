@@ -14,10 +14,11 @@ use std::path::{Path, PathBuf};
 use http::Uri;
 use kube::client::AuthError;
 use kube::config::{Cluster, Kubeconfig, KubeconfigError};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
+use percent_encoding::{percent_decode_str, percent_encode};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::kubeconfig::{decode_data, read_kubeconfig};
+use super::request::ESCAPED;
 use super::transport::{Proxy, Variables};
 
 /// The server and the credentials of a connection, before anything is connected.
@@ -301,21 +302,6 @@ pub(super) fn master_url(master: &str, tls: bool) -> Result<Uri, ConfigError> {
         .map_err(|error: http::uri::InvalidUri| ConfigError::Master { why: format!("not a URL: {error}") })?;
     check_server(&url).map_err(|why| ConfigError::Master { why })
 }
-
-/// Characters that Go escapes in a path.
-const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'_')
-    .remove(b'.')
-    .remove(b'~')
-    .remove(b'$')
-    .remove(b'&')
-    .remove(b'+')
-    .remove(b',')
-    .remove(b':')
-    .remove(b';')
-    .remove(b'=')
-    .remove(b'@');
 
 /// Returns the path of a server as Go sends it: without empty segments, `.` and `..`, and with other escapes.
 fn clean_path(path: &str) -> Result<String, String> {

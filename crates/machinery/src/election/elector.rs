@@ -505,7 +505,7 @@ impl<L: LeaseApi> Elector<L> {
 /// The health check `leaderElection`: a leader that has not renewed for the lease's duration and a grace period has
 /// hung, and should be restarted. A standby is always healthy.
 pub struct ElectorHealth<L> {
-    /// Each with the name of its Lease.
+    /// Electors, each with the name of its Lease.
     electors: Vec<(String, Arc<Elector<L>>)>,
     grace: Duration,
 }

@@ -71,6 +71,15 @@ impl SignatureVerificationAlgorithm for Ecdsa {
     }
 }
 
+/// An algorithm of RSA: by ring, and for keys that ring refuses because they are short.
+macro_rules! rsa {
+    ($by_ring:ident, $by_short_key:expr, $signature:expr) => {
+        &RsaOfGo {
+            algorithm: &Rsa { by_ring: &$by_ring, by_short_key: $by_short_key, signature: $signature },
+        }
+    };
+}
+
 macro_rules! ecdsa {
     ($curve:ident, $key:expr, $digest:ident, $signature:ident) => {
         &Ecdsa {
@@ -174,48 +183,24 @@ static ECDSA_P384_SHA512: Algorithm = ecdsa!(p384, alg_id::ECDSA_P384, SHA512, E
 static ECDSA_P521_SHA256: Algorithm = ecdsa!(p521, alg_id::ECDSA_P521, SHA256, ECDSA_SHA256);
 static ECDSA_P521_SHA384: Algorithm = ecdsa!(p521, alg_id::ECDSA_P521, SHA384, ECDSA_SHA384);
 static ECDSA_P521_SHA512: Algorithm = ecdsa!(p521, alg_id::ECDSA_P521, SHA512, ECDSA_SHA512);
-static RSA_PKCS1_SHA256: Algorithm = &RsaOfGo {
-    algorithm: &Rsa {
-        by_ring: &RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY,
-        by_short_key: rsa::PublicKey::pkcs1v15_verify::<Sha256>,
-        signature: alg_id::RSA_PKCS1_SHA256,
-    },
-};
-static RSA_PKCS1_SHA384: Algorithm = &RsaOfGo {
-    algorithm: &Rsa {
-        by_ring: &RSA_PKCS1_2048_8192_SHA384,
-        by_short_key: rsa::PublicKey::pkcs1v15_verify::<Sha384>,
-        signature: alg_id::RSA_PKCS1_SHA384,
-    },
-};
-static RSA_PKCS1_SHA512: Algorithm = &RsaOfGo {
-    algorithm: &Rsa {
-        by_ring: &RSA_PKCS1_1024_8192_SHA512_FOR_LEGACY_USE_ONLY,
-        by_short_key: rsa::PublicKey::pkcs1v15_verify::<Sha512>,
-        signature: alg_id::RSA_PKCS1_SHA512,
-    },
-};
-static RSA_PSS_SHA256: Algorithm = &RsaOfGo {
-    algorithm: &Rsa {
-        by_ring: &RSA_PSS_2048_8192_SHA256,
-        by_short_key: rsa::PublicKey::pss_verify::<Sha256>,
-        signature: alg_id::RSA_PSS_SHA256,
-    },
-};
-static RSA_PSS_SHA384: Algorithm = &RsaOfGo {
-    algorithm: &Rsa {
-        by_ring: &RSA_PSS_2048_8192_SHA384,
-        by_short_key: rsa::PublicKey::pss_verify::<Sha384>,
-        signature: alg_id::RSA_PSS_SHA384,
-    },
-};
-static RSA_PSS_SHA512: Algorithm = &RsaOfGo {
-    algorithm: &Rsa {
-        by_ring: &RSA_PSS_2048_8192_SHA512,
-        by_short_key: rsa::PublicKey::pss_verify::<Sha512>,
-        signature: alg_id::RSA_PSS_SHA512,
-    },
-};
+static RSA_PKCS1_SHA256: Algorithm = rsa!(
+    RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY,
+    rsa::PublicKey::pkcs1v15_verify::<Sha256>,
+    alg_id::RSA_PKCS1_SHA256
+);
+static RSA_PKCS1_SHA384: Algorithm =
+    rsa!(RSA_PKCS1_2048_8192_SHA384, rsa::PublicKey::pkcs1v15_verify::<Sha384>, alg_id::RSA_PKCS1_SHA384);
+static RSA_PKCS1_SHA512: Algorithm = rsa!(
+    RSA_PKCS1_1024_8192_SHA512_FOR_LEGACY_USE_ONLY,
+    rsa::PublicKey::pkcs1v15_verify::<Sha512>,
+    alg_id::RSA_PKCS1_SHA512
+);
+static RSA_PSS_SHA256: Algorithm =
+    rsa!(RSA_PSS_2048_8192_SHA256, rsa::PublicKey::pss_verify::<Sha256>, alg_id::RSA_PSS_SHA256);
+static RSA_PSS_SHA384: Algorithm =
+    rsa!(RSA_PSS_2048_8192_SHA384, rsa::PublicKey::pss_verify::<Sha384>, alg_id::RSA_PSS_SHA384);
+static RSA_PSS_SHA512: Algorithm =
+    rsa!(RSA_PSS_2048_8192_SHA512, rsa::PublicKey::pss_verify::<Sha512>, alg_id::RSA_PSS_SHA512);
 
 /// The algorithms of certificates, and those of handshakes in the order of preference.
 pub(super) static SUPPORTED: WebPkiSupportedAlgorithms = WebPkiSupportedAlgorithms {

@@ -170,7 +170,7 @@ impl Blocks {
         None
     }
 
-    /// How many runs there are.
+    /// Returns the number of runs.
     #[cfg(test)]
     pub(super) fn runs(&self) -> usize {
         self.taken.len()

@@ -21,7 +21,7 @@ pub(super) struct Note {
     pub(super) given: Vec<Free>,
     /// Nothing can be given now: it is looked at again as soon as that may have changed.
     pub(super) waits: bool,
-    /// How often patches of the node have failed in a row.
+    /// Number of patches of the node in a row that have failed.
     pub(super) failures: u32,
 }
 
@@ -53,7 +53,7 @@ struct Held {
     /// Nodes that were there before this instance and do not fit, and why.
     strangers: BTreeMap<Str, String>,
     waiting: BTreeSet<Key>,
-    /// How often patches have failed in a row, by node.
+    /// Number of patches in a row that have failed, by node.
     failures: BTreeMap<Key, u32>,
 }
 
@@ -125,7 +125,7 @@ impl Pool {
         self.metrics.changed(ranged.blocks.range(), before, ranged.blocks.used(), ranged.blocks.count());
     }
 
-    /// How often patches of a node have failed in a row.
+    /// Returns the number of patches of a node in a row that have failed.
     pub(super) fn failures(&self, key: &Key) -> u32 {
         self.held.lock().failures.get(key).copied().unwrap_or(0)
     }

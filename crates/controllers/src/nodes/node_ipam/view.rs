@@ -12,7 +12,7 @@ use coxswain_machinery::model::{Failure, Key};
 pub(super) struct View {
     pub(super) node: Arc<Node>,
     pub(super) standing: Standing,
-    /// How often patches have failed in a row, if that of this reconcile has; otherwise 0.
+    /// Number of patches in a row that have failed, if that of this reconcile has; otherwise 0.
     pub(super) failures: u32,
 }
 

@@ -53,7 +53,7 @@ pub(super) struct View {
 pub(super) enum Live {
     /// It was not asked.
     Unasked,
-    /// It could not be read. What needs it is tried again later, and the rest of the node's volumes goes on.
+    /// The live read failed. Tasks that need the Node are retried; other volumes of the node are not delayed.
     Unreadable,
     Gone,
     Is(Arc<Node>),
@@ -262,7 +262,7 @@ fn elsewhere(world: &World, name: &Str, book: &Book, at: Duration) -> BTreeMap<S
                 }
             }
         }
-        // Nodes that were not looked at yet have what they list, and may give it up at once: nobody is told before that is known.
+        // A node that was not evaluated since the start has the volumes that it lists, and may release them soon: no warning is emitted before.
         for node in world.listing.filed(volume) {
             let listing = &node.metadata.name;
             if listing != name && world.books.book(listing).is_none() {

@@ -27,18 +27,18 @@ pub(super) struct Sameness {
     pub(super) revision: Str,
 }
 
-/// A search for a free name of a revision that goes on in the next reconcile.
+/// A search for a free name of a revision that the next reconcile continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stopped {
-    /// Of this StatefulSet,
+    /// UID of the StatefulSet.
     pub(super) set: Uid,
-    /// for the template whose first name has this hash. A change of anything else, such as the size, does not start it again.
+    /// Hash of the first name for the template. Other changes, such as of the size, do not restart the search.
     pub(super) template: String,
     /// The collision count of the next name.
     pub(super) collisions: i32,
 }
 
-/// What a plan tells about the search for a free name.
+/// Progress of the search for a free name, for the memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Search {
     #[default]
@@ -68,7 +68,7 @@ impl Remembered {
         self.answers.lock().held.contains(same)
     }
 
-    /// Returns the collision count with which the search of this StatefulSet goes on; 0 if none is to go on.
+    /// Returns the collision count with which the search of this StatefulSet continues, or 0 if there is no search.
     pub(super) fn tried_names(&self, key: &Key, set: &StatefulSet, template: &str) -> i32 {
         let searches = self.searches.lock();
         let is_of = |held: &&Stopped| held.set == set.metadata.uid && held.template == template;

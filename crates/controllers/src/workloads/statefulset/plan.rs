@@ -130,7 +130,7 @@ fn create_revision(view: &View, number: i64) -> Plan {
     Plan { steps: vec![Step::Write(create)], look_again: true, ..Plan::default() }
 }
 
-/// Ends a reconcile that has met the limit of taken names. The next reconcile goes on with the next name ([`search`]) after other keys
+/// Ends a reconcile that has met the limit of taken names. The next reconcile continues with the next name ([`search`]) after other keys
 /// of the queue. The search ends with a free name only, as in kube-controller-manager.
 fn search_later() -> Plan {
     Plan { requeue_after: Some(Duration::ZERO), has_more: true, ..Plan::default() }

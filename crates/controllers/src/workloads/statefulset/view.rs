@@ -270,7 +270,7 @@ fn find_taken(view: &mut View, read: &Reads) -> Result<Option<DeclaredRead>, Obs
             return Ok(Some(STATEFUL_SET_TAKEN.of(Read::Object(&CONTROLLER_REVISIONS, key))));
         }
         Some(Err(error)) => return Err(ObserveError::Retry(error.to_string())),
-        // No name is taken by nothing: a webhook that answers creates so would be asked without end. The same name is tried again.
+        // A webhook can refuse each create as existing. Another name would not help, so the same one is retried with a backoff.
         Some(Ok(None)) => {
             let name = &last.key.name;
             return Err(ObserveError::Retry(format!(

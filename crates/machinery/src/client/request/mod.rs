@@ -25,8 +25,8 @@ use super::layers::ApiRequest;
 pub(super) use intent::LONGEST_ERROR;
 pub(crate) use intent::LONGEST_OBJECT;
 pub use intent::RequestIntent;
+pub(super) use path::{ESCAPED, Layout, Part};
 pub use path::{InvalidPath, RequestPath, RequestUri};
-pub(super) use path::{Layout, Part};
 pub use query::{FieldSelector, Query};
 
 /// A request's intent and the positions of the parts in its path. Travels in the request's extensions.

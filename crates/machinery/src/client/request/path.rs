@@ -12,7 +12,7 @@ use crate::wire::text::{lossy_text, raw_bytes};
 
 /// Bytes of a segment that are percent-encoded: all but RFC 3986's unreserved characters and those of `:`, `@` and the
 /// sub-delimiters that Go's clients leave as they are, so that audit logs show the same URI.
-const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+pub(in crate::client) const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')

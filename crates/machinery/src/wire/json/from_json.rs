@@ -17,7 +17,7 @@ use crate::wire::envelope::{HeadMeta, RawExtension, WatchEvent};
 use crate::wire::splice::{put_bytes, put_varint, put_varint_field};
 use crate::wire::{MalformedTime, WallTime, field, wrap_envelope};
 
-/// The members of an object, their values as they came. Of members of one name the last counts.
+/// The members of an object with their unparsed values. A later member replaces an earlier one of the same name.
 #[derive(Default)]
 pub(super) struct Members<'a> {
     held: BTreeMap<String, &'a RawValue>,
@@ -35,12 +35,12 @@ impl<'a> Members<'a> {
     }
 }
 
-/// What becomes of a message in which a member that is read occurs twice. Go merges both.
+/// Rule for a message in which a member of the table occurs twice. Go merges both.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Repeated {
-    /// It is refused: an API server that knows the kind writes no such object.
+    /// The message is refused. An API server that knows the kind writes no such object.
     Refused,
-    /// The last one counts: the server may be anybody's, and the object must be seen.
+    /// The last one is read. Any user may run such a server, and the object must not be hidden.
     LastCounts,
 }
 
@@ -110,7 +110,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
                         Entry::Vacant(entry) => drop(entry.insert(value)),
                         Entry::Occupied(mut entry) => {
                             members.repeated.insert(entry.key().clone());
-                            // Go leaves what it has read as it is if a null follows.
+                            // In Go a null that follows changes nothing.
                             if !is_null(value) {
                                 entry.insert(value);
                             }
@@ -124,7 +124,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
     }
 }
 
-/// Returns the group version or the kind that an object states.
+/// Returns the group version or the kind of an object, by the name of the member.
 pub(super) fn stated(members: &Members<'_>, name: &str) -> Result<String, JsonError> {
     match members.get(name) {
         Some(value) => text(value).map_err(|error| error.within(name)),
@@ -132,21 +132,18 @@ pub(super) fn stated(members: &Members<'_>, name: &str) -> Result<String, JsonEr
     }
 }
 
-/// Refuses an object that states its group version or its kind twice, or in another spelling too: Go reads these two members, and no others,
-/// in any case of letters.
+/// Refuses an object in which `apiVersion` or `kind` occurs twice or in a second spelling. Go reads these two members, and no others, in any
+/// case of letters.
 fn states_once(members: &Members<'_>) -> Result<(), JsonError> {
-    // U+212A and U+017F are in Go's eyes other cases of `k` and `s`.
-    let folded = |text: &str| -> String {
-        let fold = |char: char| match char {
-            '\u{212a}' => 'k',
-            '\u{17f}' => 's',
-            char => char.to_ascii_lowercase(),
-        };
-        text.chars().map(fold).collect()
+    // Go folds U+212A and U+017F to `k` and `s`.
+    let fold = |char: char| match char {
+        '\u{212a}' => 'k',
+        '\u{17f}' => 's',
+        char => char.to_ascii_lowercase(),
     };
     for name in ["apiVersion", "kind"] {
-        let wanted = folded(name);
-        if members.held.keys().any(|member| member != name && folded(member) == wanted) {
+        let is_spelling = |member: &str| member.chars().map(fold).eq(name.chars().map(fold));
+        if members.held.keys().any(|member| member != name && is_spelling(member)) {
             return Err(JsonError::new("it has another spelling").within(name));
         }
         if members.repeated.contains(name) {
@@ -156,7 +153,7 @@ fn states_once(members: &Members<'_>) -> Result<(), JsonError> {
     Ok(())
 }
 
-/// An object of a kind that is known.
+/// Returns an object of a kind of the table.
 fn encode_object(message: MessageId, members: Members<'_>) -> Result<Vec<u8>, JsonError> {
     states_once(&members)?;
     encode(message, members, Repeated::Refused)
@@ -188,7 +185,7 @@ fn encode_or_mark(message: MessageId, value: &RawValue) -> Result<Vec<u8>, JsonE
     let Some(metadata) = fields.first() else { return Err(error) };
     let failed = fields.iter().find(|field| field.name == place).unwrap_or(metadata);
     let mut out = Vec::new();
-    // Of two metadata neither says whose object it is.
+    // Two members `metadata` may name different objects.
     if let Some(held) = members.get(metadata.name)
         && !members.repeated.contains(metadata.name)
     {
@@ -209,7 +206,7 @@ pub(super) fn mark(number: u32, out: &mut Vec<u8>) {
     out.extend([0; 4]);
 }
 
-/// As much of metadata as names an object. Of two names neither counts.
+/// Returns the metadata that identifies an object, or nothing if one of these members occurs twice.
 pub(super) fn head(metadata: &RawValue) -> Vec<u8> {
     let members: Members<'_> = parse(metadata).unwrap_or_default();
     let named = [
@@ -230,7 +227,7 @@ pub(super) fn head(metadata: &RawValue) -> Vec<u8> {
     out
 }
 
-/// A message with these members. What the table does not know is kept aside.
+/// Returns a message with these members. Members that the table lacks are kept aside.
 pub(super) fn encode(
     message: MessageId,
     mut members: Members<'_>,

@@ -2,8 +2,8 @@
 //! asked for.
 //!
 //! Such a server may be anybody's, so nothing is relied on. An object of a list whose metadata is missing or malformed is made into one that
-//! cannot be decoded: it exists, and keeps none of the others from being seen. Of members of one name the last counts, and members that are
-//! not read may be anything: users write these objects, and one that was refused would be hidden from quotas and from collection.
+//! cannot be decoded: it exists, and keeps none of the others from being seen. The last of several members of one name is read, and the
+//! reader skips members that it does not need: users write these objects, and a refused object would be hidden from quotas and collection.
 
 use serde_json::value::RawValue;
 

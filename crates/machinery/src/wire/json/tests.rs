@@ -279,13 +279,13 @@ fn members_are_those_that_kubernetes_reads() {
         (pod.metadata.labels.get("a").map(Str::as_str), pod.metadata.generation),
         (Some("c"), 3_000_000_000)
     );
-    // A member that the table does not know may occur twice: two names that are not Unicode are one name here.
+    // Members that the table lacks may occur twice: decoding makes one name of two that are not Unicode.
     let unknown =
         br#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","\ud800":1,"\ud801":2},"a":1,"a":2}"#;
     assert!(object_from_json(unknown).is_ok());
 }
 
-/// Another server than kube-apiserver may store what its users sent, and Go reads it.
+/// An aggregated API server may store the JSON of its users unchanged. Go reads it.
 #[test]
 fn metadata_of_others_objects_is_read_whatever_occurs_twice() {
     for object in [
@@ -308,7 +308,7 @@ fn metadata_of_others_objects_is_read_whatever_occurs_twice() {
     }
 }
 
-/// Its place is in a cache, where it must not stand for another object.
+/// A marked object with the name of another one would replace that one in a cache.
 #[test]
 fn watched_object_that_is_ambiguous_is_marked_and_named_once_at_most() {
     for (object, named) in [

@@ -154,7 +154,7 @@ fn statefulset_goes_on_with_the_next_name_of_a_revision_where_a_reconcile_ended(
     assert_eq!(bench.view(&[]).collisions, 0, "a search that has ended is forgotten");
 }
 
-/// A webhook can answer a create so. kube-controller-manager tries the same name again with a backoff, too.
+/// A webhook can refuse a create as existing. kube-controller-manager retries the same name with a backoff, too.
 #[test]
 fn statefulset_name_of_a_revision_that_exists_and_cannot_be_found_is_tried_again() {
     let bench = bench("web:2");
