@@ -14,8 +14,8 @@ use apiserver_model::dice::Dice;
 use apiserver_model::http::Asked;
 
 /// By how many milliseconds a slow request is late at most. One that was sent when its leader's protection ended arrives before
-/// another manager can have the Lease, which by default is three seconds later; beyond that it is the network's, as
-/// ARCHITECTURE.md says.
+/// another manager can have the Lease, which by default is three seconds later; the network bounds later ones; see
+/// `docs/adr/0030-writes-end-with-the-lease.md`.
 const SLOWEST: u64 = 2900;
 
 /// How long requests and answers take in a run whose faults are aimed.

@@ -1,8 +1,8 @@
 //! A simulated cluster: the whole manager, unchanged, against a model of the API server, in one thread and in virtual time.
 //! Everything random follows from one seed.
 //!
-//! `make simulate` runs new seeds for a minute; `SEED=… make simulate` runs one again, with its trace. ARCHITECTURE.md says
-//! what is modelled.
+//! `make simulate` runs new seeds for a minute; `SEED=… make simulate` runs one again, with its trace.
+//! `docs/adr/0059-simulated-cluster.md` lists what the model has.
 
 #![expect(
     clippy::disallowed_methods,
