@@ -1,7 +1,7 @@
 //! The law of `tests/behaviour.tsv`: every controller that is built has its behaviours there, numbered without a gap, and
 //! every behaviour names tests that exist. It never runs them.
 //!
-//! Numbers are those of the controller's page of behaviours, `3/14`. Controllers that share a page share rows.
+//! Numbers are those of the controller's page in `docs/behaviour`, `3/14`, where each must exist. Controllers that share a page share rows.
 //! A test is named by what it is: `controllers::AREA::ROOM::tests::NAME` is a unit test by its crate and module path,
 //! `integration::MODULE::NAME` an integration test, `simulation::MODULE::NAME` a test in the simulated cluster, `parity/ROOM/SCENARIO` a
 //! parity scenario with a recorded outcome.
@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 use coxswain_controllers::registry::REGISTRY;
 
 const TABLE: &str = include_str!("../tests/behaviour.tsv");
+const PAGES: &str = "docs/behaviour";
+/// The line above a numbered list of a page, before and after the controllers as in the table's first column.
+const CITATION: (&str, &str) = ("Cited in `tests/behaviour.tsv` as `", "`:");
 const COLUMNS: usize = 4;
 
 /// What is wrong with a table, line by line.
@@ -106,6 +109,90 @@ fn every_behaviour_has_its_test() {
     let built: Vec<&str> = REGISTRY.iter().filter(|row| row.build.is_some()).map(|row| row.name).collect();
     let complaints = complaints(TABLE, &built, exists);
     assert!(complaints.is_empty(), "tests/behaviour.tsv:\n{}", complaints.join("\n"));
+}
+
+/// Returns the number of behaviours that the table cites of each controller, or of all controllers that share rows.
+fn cited(table: &str) -> BTreeMap<&str, usize> {
+    let mut numbers = BTreeMap::new();
+    for line in table.lines().filter(|line| !line.starts_with('#')) {
+        *numbers.entry(line.split('\t').next().unwrap_or_default()).or_default() += 1;
+    }
+    numbers
+}
+
+/// Returns the numbered lists of a page: the controllers of each and its numbers.
+fn lists(page: &str) -> Vec<(&str, Vec<usize>)> {
+    let mut lists: Vec<(&str, Vec<usize>)> = Vec::new();
+    let mut is_open = false;
+    for line in page.lines() {
+        let named = line.strip_prefix(CITATION.0).and_then(|rest| rest.strip_suffix(CITATION.1));
+        if let Some(controllers) = named {
+            lists.push((controllers, Vec::new()));
+            is_open = true;
+        } else if line.starts_with('#') {
+            is_open = false;
+        } else if is_open
+            && let Some((number, _)) = line.split_once(". ")
+            && let Ok(number) = number.parse()
+            && let Some((_, numbers)) = lists.last_mut()
+        {
+            numbers.push(number);
+        }
+    }
+    lists
+}
+
+/// Returns the differences between the numbers that the table cites and the numbers on the pages, by name and text.
+fn unresolved<'a>(table: &str, pages: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let mut cited = cited(table);
+    for (name, text) in pages {
+        for (controllers, numbers) in lists(text) {
+            let expected = cited.remove(controllers).unwrap_or_default();
+            if !numbers.iter().copied().eq(1..=expected) {
+                complaints
+                    .push(format!("{name}: {controllers} has the numbers {numbers:?}, and {expected} rows"));
+            }
+        }
+    }
+    complaints.extend(cited.into_keys().map(|controllers| format!("no page has a list of {controllers}")));
+    complaints
+}
+
+#[test]
+fn every_cited_number_is_on_its_page() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(PAGES);
+    let mut pages = BTreeMap::new();
+    for entry in fs::read_dir(folder).expect("the folder of pages").flatten() {
+        let text = fs::read_to_string(entry.path()).expect("a page");
+        pages.insert(entry.file_name().to_string_lossy().into_owned(), text);
+    }
+    let pages = pages.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+    let complaints = unresolved(TABLE, pages);
+    assert!(complaints.is_empty(), "{PAGES}:\n{}", complaints.join("\n"));
+}
+
+#[test]
+fn number_without_a_place_on_a_page_is_found() {
+    let table =
+        "# a comment\na\t1/2\tit acts\tthere\na\t2/2\tit acts again\tthere\na,b\t1/1\tthey act\tthere";
+    let list =
+        |controllers: &str, items: &str| format!("{}{controllers}{}\n\n{items}", CITATION.0, CITATION.1);
+    let judge = |page: &str| unresolved(table, [("page", page)]).join("; ");
+    let shared = list("a,b", "1. They act.\n");
+    assert_eq!(judge(&format!("{}\n{shared}", list("a", "1. It acts,\n   it acts.\n2. Again.\n"))), "");
+    let rest = "## Other\n1. Something else.\n";
+    assert_eq!(judge(&format!("1. First.\n\n{}\n{shared}{rest}", list("a", "1. One.\n2. Two.\n"))), "");
+    for (own, complaint) in [
+        ("1. One.\n", "page: a has the numbers [1], and 2 rows"),
+        ("1. One.\n3. Three.\n", "page: a has the numbers [1, 3], and 2 rows"),
+        ("1. One.\n2. Two.\n3. Three.\n", "page: a has the numbers [1, 2, 3], and 2 rows"),
+    ] {
+        assert_eq!(judge(&format!("{}\n{shared}", list("a", own))), complaint);
+    }
+    assert_eq!(judge(&shared), "no page has a list of a");
+    let unknown = format!("{}\n{shared}{}", list("a", "1. One.\n2. Two.\n"), list("c", "1. One.\n"));
+    assert_eq!(judge(&unknown), "page: c has the numbers [1], and 0 rows");
 }
 
 #[test]

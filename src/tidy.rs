@@ -1,5 +1,6 @@
 //! Keeps the house: rules about the sources that no compiler checks.
 
+mod decisions;
 mod flags;
 mod gates;
 mod json;
