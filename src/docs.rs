@@ -19,7 +19,7 @@ const README: &str = "README.md";
 const FLAGS: &str = "docs/flags.md";
 const CHART: &str = "deploy/helm/coxswain";
 
-const PARTS: [Part; 6] = [
+const PARTS: [Part; 7] = [
     Part(
         README,
         "<!-- transcript: out of tests/data/admin-transcript.txt by `make docs` -->\n",
@@ -50,6 +50,12 @@ const PARTS: [Part; 6] = [
         "<!-- reads: generated from crates/controllers/src/live_reads.rs by `make docs` -->\n",
         "<!-- /reads -->",
         live_reads,
+    ),
+    Part(
+        "CONTRIBUTING.md",
+        "<!-- example: out of crates/controllers/src/identity/serviceaccount/plan.rs by `make docs` -->\n",
+        "<!-- /example -->",
+        example,
     ),
 ];
 
@@ -134,6 +140,15 @@ fn gates() -> String {
         let _ = writeln!(table, "| {owner} | {} |", named.join(", "));
     }
     table
+}
+
+/// Returns the function of the worked example, in a block of code.
+fn example() -> String {
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/controllers/src/identity/serviceaccount/plan.rs");
+    let text = std::fs::read_to_string(path).expect("the plan");
+    let begin = text.find("/// Creates the account").expect("the function");
+    format!("```rust\n{}```\n", &text[begin..])
 }
 
 /// The values of the chart.

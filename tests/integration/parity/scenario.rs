@@ -1,4 +1,4 @@
-//! The format of a scenario. `CONTRIBUTING.md` shows how to write one.
+//! The format of a scenario. `docs/contributing/parity.md` shows how to write one.
 
 use std::collections::BTreeMap;
 
