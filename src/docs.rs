@@ -15,13 +15,23 @@ use crate::tidy::{CHANGES, OWNERS};
 /// In which file a part is, what it begins and ends with, and what is between.
 struct Part(&'static str, &'static str, &'static str, fn() -> String);
 
-const README: &str = "README.md";
 const FLAGS: &str = "docs/flags.md";
 const CHART: &str = "deploy/helm/coxswain";
 
-const PARTS: [Part; 6] = [
+/// Begins a table that README and the manual take from the measured figures.
+const LEAD: &str = "<!-- lead: taken from docs/performance.md by `make docs` -->\n";
+
+const PARTS: [Part; 9] = [
+    Part("README.md", LEAD, "<!-- /lead -->", lead),
+    Part("docs/decide/benchmarks.md", LEAD, "<!-- /lead -->", lead),
     Part(
-        README,
+        "docs/decide/sizing.md",
+        "<!-- sizing: taken from docs/performance.md by `make docs` -->\n",
+        "<!-- /sizing -->",
+        sizing,
+    ),
+    Part(
+        "docs/start/admin-api-session.md",
         "<!-- transcript: out of tests/data/admin-transcript.txt by `make docs` -->\n",
         "<!-- /transcript -->",
         transcript,
@@ -40,7 +50,7 @@ const PARTS: [Part; 6] = [
     ),
     Part(FLAGS, "<!-- gates: generated from tests/gates.tsv by `make docs` -->\n", "<!-- /gates -->", gates),
     Part(
-        README,
+        "docs/controllers.md",
         "<!-- controllers: generated from the registry by `make docs` -->\n",
         "<!-- /controllers -->",
         controllers,
@@ -53,8 +63,77 @@ const PARTS: [Part; 6] = [
     ),
 ];
 
+/// Scenario and figure of a row of the measured lead, and its name in the table.
+const LEAD_ROWS: [(&str, &str, &str); 10] = [
+    ("idle", "settled RSS, MiB", "memory in an empty cluster, MiB"),
+    ("start, 20000 pods", "settled RSS, MiB", "memory with 20,000 pods, MiB"),
+    ("rollouts", "CPU, s", "CPU for 100 rollouts of 20 pods, s"),
+    ("jobs", "CPU, s", "CPU for 200 Jobs, s"),
+    ("daemonsets", "CPU, s", "CPU for 50 DaemonSets on 100 nodes, s"),
+    ("fleet", "CPU, s", "CPU for 2 idle minutes with 1,000 nodes, s"),
+    ("readiness, 1 × 5000 endpoints", "latency p99, ms", "endpoint latency p99, 1 Service with 5,000 pods, ms"),
+    ("readiness, 200 × 10 endpoints", "latency p99, ms", "endpoint latency p99, 200 Services with 10 pods, ms"),
+    ("failover, SIGTERM", "seconds to another holder of the Lease", "failover after SIGTERM, s"),
+    ("failover, kill -9", "seconds to another holder of the Lease", "failover after kill -9, s"),
+];
+
 /// Longer output is cut to this many lines.
 const SHOWN_LINES: usize = 16;
+
+/// Returns the measured part of `docs/performance.md`.
+fn measured() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/performance.md");
+    let page = std::fs::read_to_string(path).expect("the page of figures");
+    let (_, rest) = page.split_once("<!-- sidebyside: written by `make bench` -->\n").expect("the figures");
+    rest.split_once("<!-- /sidebyside -->").expect("the end of the figures").0.to_owned()
+}
+
+/// Returns the cells of a figure: KCM, Coxswain, ratio.
+fn cells<'a>(measured: &'a str, scenario: &str, figure: &str) -> [&'a str; 3] {
+    let section = measured.split("\n#### ").find_map(|section| section.strip_prefix(&format!("{scenario}\n")));
+    let row = section.and_then(|section| {
+        section.lines().find_map(|line| line.strip_prefix(&format!("| {figure} |")))
+    });
+    let row = row.unwrap_or_else(|| panic!("docs/performance.md has no figure {figure:?} of {scenario:?}"));
+    let cells: Vec<&str> = row.trim_end_matches('|').split('|').map(str::trim).collect();
+    cells.try_into().unwrap_or_else(|_| panic!("{scenario}: {figure}: three cells are due: {row}"))
+}
+
+/// Returns the sentence that dates a table.
+fn source(measured: &str) -> String {
+    let mut paragraphs = measured.trim_start().split("\n\n");
+    let machine = paragraphs.next().and_then(|text| text.split(", ").next()).expect("the machine");
+    let rounds = paragraphs.next().and_then(|text| text.split(". ").next()).expect("the rounds");
+    format!("\nMeasured with `make bench`. {machine}. {rounds}.\n")
+}
+
+/// Returns the table of the measured lead.
+fn lead() -> String {
+    let measured = measured();
+    let mut table = "| | KCM | Coxswain | ratio |\n|---|---:|---:|---:|\n".to_owned();
+    for (scenario, figure, name) in LEAD_ROWS {
+        let [kcm, ours, ratio] = cells(&measured, scenario, figure);
+        let _ = writeln!(table, "| {name} | {kcm} | {ours} | {ratio} |");
+    }
+    table + &source(&measured)
+}
+
+/// Returns the measured memory by size of the cluster.
+fn sizing() -> String {
+    let measured = measured();
+    let mut table = "| cluster | KCM, MiB | Coxswain, MiB | Coxswain per pod, KiB |\n|---|---:|---:|---:|\n".to_owned();
+    let [kcm, ours, _] = cells(&measured, "idle", "settled RSS, MiB");
+    let _ = writeln!(table, "| empty | {kcm} | {ours} | |");
+    for pods in [1_000, 5_000, 20_000] {
+        let [kcm, ours, _] = cells(&measured, &format!("start, {pods} pods"), "settled RSS, MiB");
+        let figure = format!("RSS per pod, KiB, {pods} pods");
+        let [_, per_pod, _] = cells(&measured, "growth with the cluster", &figure);
+        let _ = writeln!(table, "| {pods} pods | {kcm} | {ours} | {per_pod} |");
+    }
+    let [kcm, ours, _] = cells(&measured, "fleet", "settled RSS, MiB");
+    let _ = writeln!(table, "| 1000 nodes, no pods | {kcm} | {ours} | |");
+    table + &source(&measured)
+}
 
 fn controllers() -> String {
     let built = REGISTRY.iter().filter(|row| row.build.is_some()).count();

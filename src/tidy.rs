@@ -6,6 +6,7 @@ mod json;
 mod layers;
 mod loops;
 mod manifests;
+mod manual;
 mod reads;
 mod references;
 mod requests;
