@@ -10,7 +10,7 @@ use coxswain_machinery::framework::{DefaultState, LiveRead};
 use coxswain_machinery::options::{FlagEffect, TABLE};
 use serde_json::Value;
 
-use crate::tidy::{CHANGES, OWNERS};
+use crate::tidy::OWNERS;
 
 /// In which file a part is, what it begins and ends with, and what is between.
 struct Part(&'static str, &'static str, &'static str, fn() -> String);
@@ -44,7 +44,7 @@ const PARTS: [Part; 9] = [
     ),
     Part(
         FLAGS,
-        "<!-- flags: generated from tests/flags.tsv and the table of flags by `make docs` -->\n",
+        "<!-- flags: generated from the table of flags by `make docs` -->\n",
         "<!-- /flags -->",
         flags,
     ),
@@ -118,6 +118,14 @@ fn lead() -> String {
     table + &source(&measured)
 }
 
+/// Pods of a cluster that is estimated and not measured.
+const ESTIMATED: f64 = 150_000.0;
+
+/// Reads the median of a cell, which may have the spread in brackets.
+fn number(cell: &str) -> f64 {
+    cell.split(' ').next().and_then(|median| median.parse().ok()).unwrap_or_else(|| panic!("{cell} is no number"))
+}
+
 /// Returns the measured memory by size of the cluster.
 fn sizing() -> String {
     let measured = measured();
@@ -132,6 +140,10 @@ fn sizing() -> String {
     }
     let [kcm, ours, _] = cells(&measured, "fleet", "settled RSS, MiB");
     let _ = writeln!(table, "| 1000 nodes, no pods | {kcm} | {ours} | |");
+    let empty = cells(&measured, "idle", "settled RSS, MiB");
+    let per_pod = cells(&measured, "growth with the cluster", "RSS per pod, KiB, 20000 pods");
+    let [kcm, ours] = [0, 1].map(|manager| number(empty[manager]) + ESTIMATED / 1024.0 * number(per_pod[manager]));
+    let _ = writeln!(table, "| {ESTIMATED} pods, estimated | {kcm:.0} | {ours:.0} | |");
     table + &source(&measured)
 }
 
@@ -160,7 +172,7 @@ fn controllers() -> String {
     table
 }
 
-/// What each flag changes, in sections.
+/// Returns the table of live reads.
 fn live_reads() -> String {
     let mut table =
         String::from("| controller | read | request | per hour | when |\n|---|---|---|---|---|\n");
@@ -171,20 +183,24 @@ fn live_reads() -> String {
     table
 }
 
+/// Returns the flags in sections, with type, default and effect.
 fn flags() -> String {
-    let mut lines = CHANGES.lines().filter(|line| !line.starts_with('#'));
     let (mut table, mut section) = (String::new(), "");
     for flag in TABLE {
-        let change = lines.next().and_then(|line| line.split('\t').nth(1)).expect("a row for each flag");
         if flag.section != section {
             section = flag.section;
-            let _ = writeln!(table, "\n### {section}\n| flag | what it changes |\n|---|---|");
+            let _ = writeln!(table, "\n### {section}\n| flag | type | default | effect |\n|---|---|---|---|");
         }
-        let why = match flag.effect {
-            FlagEffect::LeftOut(why) => format!(". **Left out**: {why}"),
-            _ => String::new(),
+        let help = flag.help.replace('|', "\\|");
+        let effect = match flag.effect {
+            FlagEffect::Built | FlagEffect::Moot => help,
+            FlagEffect::LeftOut(why) => format!("{help} **No effect**: {why}."),
+            FlagEffect::Cloud => "No effect, as in KCM: for cloud controller managers.".to_owned(),
+            FlagEffect::None => "No effect, as in KCM: deprecated.".to_owned(),
         };
-        let _ = writeln!(table, "| `--{}` | {change}{why} |", flag.name());
+        let default = flag.default();
+        let default = if default.is_empty() { default } else { format!("`{default}`") };
+        let _ = writeln!(table, "| `--{}` | {} | {default} | {effect} |", flag.name(), flag.kind);
     }
     table
 }
@@ -197,19 +213,19 @@ fn gates() -> String {
             .filter(|line| !line.starts_with('#'))
             .map(|line| line.split('\t').collect::<Vec<&str>>())
     };
-    let mut table = "| gate | what it switches |\n|---|---|\n".to_owned();
+    let mut table = "| gate | effect |\n|---|---|\n".to_owned();
     for row in rows().filter(|row| row[1] == "manager") {
         let _ = writeln!(table, "| `{}` | {} |", row[0], row[2]);
     }
-    table.push_str("\n| no effect here | for |\n|---|---|\n");
+    table.push_str("\n| gate without effect in Coxswain | reason |\n|---|---|\n");
     for row in rows().filter(|row| row[1] == "no effect") {
         let _ = writeln!(table, "| `{}` | {} |", row[0], row[2]);
     }
-    table.push_str("\n| others | |\n|---|---|\n");
+    table.push_str("\n| gates of | names |\n|---|---|\n");
     for owner in ["API server", "cloud controller manager", "kubelet", "scheduler", "locked"] {
         let named: Vec<String> =
             rows().filter(|row| row[1] == owner).map(|row| format!("`{}`", row[0])).collect();
-        let owner = if owner == "locked" { "nobody's: they can't be set in this release" } else { owner };
+        let owner = if owner == "locked" { "no component: they cannot be changed in this release" } else { owner };
         let _ = writeln!(table, "| {owner} | {} |", named.join(", "));
     }
     table
@@ -223,7 +239,7 @@ fn values() -> String {
     };
     let schema: Value = serde_json::from_str(&read("values.schema.json")).expect("the schema");
     let defaults: Value = serde_yaml_ng::from_str(&read("values.yaml")).expect("the values");
-    let mut table = "| value | default | what |\n|---|---|---|\n".to_owned();
+    let mut table = "| value | default | meaning |\n|---|---|---|\n".to_owned();
     describe(&mut table, "", &schema, &defaults);
     table
 }

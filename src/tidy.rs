@@ -16,7 +16,6 @@ mod words;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-pub(crate) use flags::CHANGES;
 pub(crate) use gates::OWNERS;
 
 /// A longer file no longer reads in one sitting.
