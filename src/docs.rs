@@ -21,7 +21,7 @@ const CHART: &str = "deploy/helm/coxswain";
 /// Begins a table that README and the manual take from the measured figures.
 const LEAD: &str = "<!-- lead: taken from docs/performance.md by `make docs` -->\n";
 
-const PARTS: [Part; 9] = [
+const PARTS: [Part; 11] = [
     Part("README.md", LEAD, "<!-- /lead -->", lead),
     Part("docs/decide/benchmarks.md", LEAD, "<!-- /lead -->", lead),
     Part(
@@ -41,6 +41,18 @@ const PARTS: [Part; 9] = [
         "<!-- values: generated from values.schema.json and values.yaml by `make docs` -->\n",
         "<!-- /values -->",
         values,
+    ),
+    Part(
+        "docs/chart.md",
+        "<!-- values: generated from values.schema.json and values.yaml by `make docs` -->\n",
+        "<!-- /values -->",
+        values,
+    ),
+    Part(
+        "docs/commands.md",
+        "<!-- commands: generated from the help of the client by `make docs` -->\n",
+        "<!-- /commands -->",
+        commands,
     ),
     Part(
         FLAGS,
@@ -229,6 +241,27 @@ fn gates() -> String {
         let _ = writeln!(table, "| {owner} | {} |", named.join(", "));
     }
     table
+}
+
+/// Returns a section for each command of the client, and one for the flags that all have.
+fn commands() -> String {
+    /// Begins the flags that all commands have.
+    const COMMON: &str = "\nFinding a replica:";
+    let mut client = crate::cli::command().term_width(100);
+    client.build();
+    let mut text = String::new();
+    for command in client.get_subcommands_mut().filter(|command| command.get_name() != "help") {
+        let (name, help) = (command.get_name().to_owned(), command.render_help().to_string());
+        let (own, common) = help.split_once(COMMON).unwrap_or((&help, ""));
+        let (about, usage) = own.split_once("\n\n").expect("a description");
+        let note = common.rsplit_once("never]\n\n").map_or(String::new(), |(_, note)| format!("\n\n{}", note.trim_end()));
+        let _ = writeln!(text, "\n## {name}\n{about}.\n\n```text\n{}{note}\n```", usage.trim_end());
+    }
+    let help = client.render_help().to_string();
+    let (_, common) = help.split_once(COMMON).expect("flags of all commands");
+    let (common, _) = common.split_once("\nExit codes:").expect("exit codes");
+    let _ = writeln!(text, "\n## Flags of all commands\n\n```text{COMMON}{}\n```", common.trim_end());
+    text
 }
 
 /// The values of the chart.

@@ -373,11 +373,10 @@ fn sequence_has_every_section_with_commands_once() {
     due.sort_unstable();
     let mut names: Vec<&str> = due.iter().map(|(page, _)| *page).collect();
     names.dedup();
-    let found: Vec<(&str, String)> = names
+    let mut found: Vec<(&str, String)> = names
         .into_iter()
         .flat_map(|name| parts(&page(name)).into_iter().map(move |part| (name, part.headline)))
         .collect();
-    let mut found = found;
     found.sort_unstable();
     assert_eq!(found, due);
 }
