@@ -83,8 +83,16 @@ const LEAD_ROWS: [(&str, &str, &str); 10] = [
     ("jobs", "CPU, s", "CPU for 200 Jobs, s"),
     ("daemonsets", "CPU, s", "CPU for 50 DaemonSets on 100 nodes, s"),
     ("fleet", "CPU, s", "CPU for 2 idle minutes with 1,000 nodes, s"),
-    ("readiness, 1 × 5000 endpoints", "latency p99, ms", "endpoint latency p99, 1 Service with 5,000 pods, ms"),
-    ("readiness, 200 × 10 endpoints", "latency p99, ms", "endpoint latency p99, 200 Services with 10 pods, ms"),
+    (
+        "readiness, 1 × 5000 endpoints",
+        "latency p99, ms",
+        "endpoint latency p99, 1 Service with 5,000 pods, ms",
+    ),
+    (
+        "readiness, 200 × 10 endpoints",
+        "latency p99, ms",
+        "endpoint latency p99, 200 Services with 10 pods, ms",
+    ),
     ("failover, SIGTERM", "seconds to another holder of the Lease", "failover after SIGTERM, s"),
     ("failover, kill -9", "seconds to another holder of the Lease", "failover after kill -9, s"),
 ];
@@ -102,10 +110,10 @@ fn measured() -> String {
 
 /// Returns the cells of a figure: KCM, Coxswain, ratio.
 fn cells<'a>(measured: &'a str, scenario: &str, figure: &str) -> [&'a str; 3] {
-    let section = measured.split("\n#### ").find_map(|section| section.strip_prefix(&format!("{scenario}\n")));
-    let row = section.and_then(|section| {
-        section.lines().find_map(|line| line.strip_prefix(&format!("| {figure} |")))
-    });
+    let section =
+        measured.split("\n#### ").find_map(|section| section.strip_prefix(&format!("{scenario}\n")));
+    let row = section
+        .and_then(|section| section.lines().find_map(|line| line.strip_prefix(&format!("| {figure} |"))));
     let row = row.unwrap_or_else(|| panic!("docs/performance.md has no figure {figure:?} of {scenario:?}"));
     let cells: Vec<&str> = row.trim_end_matches('|').split('|').map(str::trim).collect();
     cells.try_into().unwrap_or_else(|_| panic!("{scenario}: {figure}: three cells are due: {row}"))
@@ -135,13 +143,17 @@ const ESTIMATED: f64 = 150_000.0;
 
 /// Reads the median of a cell, which may have the spread in brackets.
 fn number(cell: &str) -> f64 {
-    cell.split(' ').next().and_then(|median| median.parse().ok()).unwrap_or_else(|| panic!("{cell} is no number"))
+    cell.split(' ')
+        .next()
+        .and_then(|median| median.parse().ok())
+        .unwrap_or_else(|| panic!("{cell} is no number"))
 }
 
 /// Returns the measured memory by size of the cluster.
 fn sizing() -> String {
     let measured = measured();
-    let mut table = "| cluster | KCM, MiB | Coxswain, MiB | Coxswain per pod, KiB |\n|---|---:|---:|---:|\n".to_owned();
+    let mut table =
+        "| cluster | KCM, MiB | Coxswain, MiB | Coxswain per pod, KiB |\n|---|---:|---:|---:|\n".to_owned();
     let [kcm, ours, _] = cells(&measured, "idle", "settled RSS, MiB");
     let _ = writeln!(table, "| empty | {kcm} | {ours} | |");
     for pods in [1_000, 5_000, 20_000] {
@@ -154,7 +166,8 @@ fn sizing() -> String {
     let _ = writeln!(table, "| 1000 nodes, no pods | {kcm} | {ours} | |");
     let empty = cells(&measured, "idle", "settled RSS, MiB");
     let per_pod = cells(&measured, "growth with the cluster", "RSS per pod, KiB, 20000 pods");
-    let [kcm, ours] = [0, 1].map(|manager| number(empty[manager]) + ESTIMATED / 1024.0 * number(per_pod[manager]));
+    let [kcm, ours] =
+        [0, 1].map(|manager| number(empty[manager]) + ESTIMATED / 1024.0 * number(per_pod[manager]));
     let _ = writeln!(table, "| {ESTIMATED} pods, estimated | {kcm:.0} | {ours:.0} | |");
     table + &source(&measured)
 }
@@ -237,7 +250,8 @@ fn gates() -> String {
     for owner in ["API server", "cloud controller manager", "kubelet", "scheduler", "locked"] {
         let named: Vec<String> =
             rows().filter(|row| row[1] == owner).map(|row| format!("`{}`", row[0])).collect();
-        let owner = if owner == "locked" { "no component: they cannot be changed in this release" } else { owner };
+        let owner =
+            if owner == "locked" { "no component: they cannot be changed in this release" } else { owner };
         let _ = writeln!(table, "| {owner} | {} |", named.join(", "));
     }
     table
@@ -254,7 +268,9 @@ fn commands() -> String {
         let (name, help) = (command.get_name().to_owned(), command.render_help().to_string());
         let (own, common) = help.split_once(COMMON).unwrap_or((&help, ""));
         let (about, usage) = own.split_once("\n\n").expect("a description");
-        let note = common.rsplit_once("never]\n\n").map_or(String::new(), |(_, note)| format!("\n\n{}", note.trim_end()));
+        let note = common
+            .rsplit_once("never]\n\n")
+            .map_or(String::new(), |(_, note)| format!("\n\n{}", note.trim_end()));
         let _ = writeln!(text, "\n## {name}\n{about}.\n\n```text\n{}{note}\n```", usage.trim_end());
     }
     let help = client.render_help().to_string();

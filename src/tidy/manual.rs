@@ -27,7 +27,8 @@ fn pages() -> BTreeMap<String, String> {
                 continue;
             }
             let name = path.strip_prefix(&docs).expect("below docs").to_str().expect("text").to_owned();
-            if name.ends_with(".md") && !APART.iter().any(|apart| name.starts_with(apart)) {
+            let is_page = path.extension().is_some_and(|extension| extension == "md");
+            if is_page && !APART.iter().any(|apart| name.starts_with(apart)) {
                 pages.insert(name, fs::read_to_string(&path).expect("a page"));
             }
         }

@@ -69,7 +69,8 @@ fn type_page(name: &str, host: &Path) -> String {
         let path = std::env::var("PATH").unwrap_or_default();
         let path = format!("{}:{}:{path}", host.display(), programs.display());
         let mut bash = Command::new("bash");
-        let output = bash.args(["-c", &typed]).current_dir(host).env("PATH", path).env("REGISTRY", REGISTRY).output();
+        let output =
+            bash.args(["-c", &typed]).current_dir(host).env("PATH", path).env("REGISTRY", REGISTRY).output();
         let output = output.expect("bash");
         errors.push_str(&String::from_utf8_lossy(&output.stderr));
     }

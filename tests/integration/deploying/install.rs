@@ -360,7 +360,10 @@ impl<'a> Node<'a> {
         };
         let before = holder().await;
         let goes_on = |now: &String| {
-            now != &before && !now.trim_start().is_empty() && !now.starts_with(' ') && leader(self.plane).is_none()
+            now != &before
+                && !now.trim_start().is_empty()
+                && !now.starts_with(' ')
+                && leader(self.plane).is_none()
         };
         until("the Go manager to lead", LIMIT, holder, goes_on).await;
     }
