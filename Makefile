@@ -81,8 +81,9 @@ oracle: ## Build the programs that answer how Go reads texts (cached outside of 
 controlplane: ## Build the control plane that tests run against (cached outside of the checkout)
 	@tests/controlplane/build.sh >/dev/null
 
-docs: ## Regenerate the generated parts of the documentation
+docs: ## Regenerate the generated parts of the manual, and build it as a site in target/book
 	COXSWAIN_REGENERATE=1 $(CARGO) test --lib docs::
+	@scripts/book.sh
 
 dashboard: controlplane ## Draw the picture of the dashboard anew, from a run of its test
 	COXSWAIN_REGENERATE=1 $(CARGO) test --test integration prometheus::

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds a tool that tests stand on, from the version that is pinned, and prints where it is: `helm`, `umoci`, `kubeadm`,
-# `cargo-cyclonedx`; `crds` is the directory of the Prometheus Operator's custom resource definitions. Kept outside of the
+# `cargo-cyclonedx`, `mdbook`; `crds` is the directory of the Prometheus Operator's custom resource definitions. Kept outside of the
 # checkout, under ${COXSWAIN_CACHE:-${XDG_CACHE_HOME:-~/.cache}/coxswain}/tools.
 set -euo pipefail
 export LC_ALL=C
@@ -34,8 +34,9 @@ case $name in
             flags+=" -X $part.gitVersion=$version -X $part.gitMajor=$major -X $part.gitMinor=$minor"
         done
         ;;
-    cargo-cyclonedx)
-        version=0.5.9
+    cargo-cyclonedx | mdbook)
+        declare -A versions=([cargo-cyclonedx]=0.5.9 [mdbook]=0.5.4)
+        version=${versions[$name]}
         if [ ! -x "$tools/$name-$version/bin/$name" ]; then
             say "installing $name $version (once)"
             cargo install --quiet --locked --root "$tools/$name-$version" --version "$version" "$name" >&2

@@ -10,18 +10,28 @@ use coxswain_machinery::framework::{DefaultState, LiveRead};
 use coxswain_machinery::options::{FlagEffect, TABLE};
 use serde_json::Value;
 
-use crate::tidy::{CHANGES, OWNERS};
+use crate::tidy::OWNERS;
 
 /// In which file a part is, what it begins and ends with, and what is between.
 struct Part(&'static str, &'static str, &'static str, fn() -> String);
 
-const README: &str = "README.md";
 const FLAGS: &str = "docs/flags.md";
 const CHART: &str = "deploy/helm/coxswain";
 
-const PARTS: [Part; 7] = [
+/// Begins a table that README and the manual take from the measured figures.
+const LEAD: &str = "<!-- lead: taken from docs/performance.md by `make docs` -->\n";
+
+const PARTS: [Part; 12] = [
+    Part("README.md", LEAD, "<!-- /lead -->", lead),
+    Part("docs/decide/benchmarks.md", LEAD, "<!-- /lead -->", lead),
     Part(
-        README,
+        "docs/decide/sizing.md",
+        "<!-- sizing: taken from docs/performance.md by `make docs` -->\n",
+        "<!-- /sizing -->",
+        sizing,
+    ),
+    Part(
+        "docs/start/admin-api-session.md",
         "<!-- transcript: out of tests/data/admin-transcript.txt by `make docs` -->\n",
         "<!-- /transcript -->",
         transcript,
@@ -33,14 +43,26 @@ const PARTS: [Part; 7] = [
         values,
     ),
     Part(
+        "docs/chart.md",
+        "<!-- values: generated from values.schema.json and values.yaml by `make docs` -->\n",
+        "<!-- /values -->",
+        values,
+    ),
+    Part(
+        "docs/commands.md",
+        "<!-- commands: generated from the help of the client by `make docs` -->\n",
+        "<!-- /commands -->",
+        commands,
+    ),
+    Part(
         FLAGS,
-        "<!-- flags: generated from tests/flags.tsv and the table of flags by `make docs` -->\n",
+        "<!-- flags: generated from the table of flags by `make docs` -->\n",
         "<!-- /flags -->",
         flags,
     ),
     Part(FLAGS, "<!-- gates: generated from tests/gates.tsv by `make docs` -->\n", "<!-- /gates -->", gates),
     Part(
-        README,
+        "docs/controllers.md",
         "<!-- controllers: generated from the registry by `make docs` -->\n",
         "<!-- /controllers -->",
         controllers,
@@ -59,8 +81,102 @@ const PARTS: [Part; 7] = [
     ),
 ];
 
+/// Scenario and figure of a row of the measured lead, and its name in the table.
+const LEAD_ROWS: [(&str, &str, &str); 10] = [
+    ("idle", "settled RSS, MiB", "memory in an empty cluster, MiB"),
+    ("start, 20000 pods", "settled RSS, MiB", "memory with 20,000 pods, MiB"),
+    ("rollouts", "CPU, s", "CPU for 100 rollouts of 20 pods, s"),
+    ("jobs", "CPU, s", "CPU for 200 Jobs, s"),
+    ("daemonsets", "CPU, s", "CPU for 50 DaemonSets on 100 nodes, s"),
+    ("fleet", "CPU, s", "CPU for 2 idle minutes with 1,000 nodes, s"),
+    (
+        "readiness, 1 × 5000 endpoints",
+        "latency p99, ms",
+        "endpoint latency p99, 1 Service with 5,000 pods, ms",
+    ),
+    (
+        "readiness, 200 × 10 endpoints",
+        "latency p99, ms",
+        "endpoint latency p99, 200 Services with 10 pods, ms",
+    ),
+    ("failover, SIGTERM", "seconds to another holder of the Lease", "failover after SIGTERM, s"),
+    ("failover, kill -9", "seconds to another holder of the Lease", "failover after kill -9, s"),
+];
+
 /// Longer output is cut to this many lines.
 const SHOWN_LINES: usize = 16;
+
+/// Returns the measured part of `docs/performance.md`.
+fn measured() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/performance.md");
+    let page = std::fs::read_to_string(path).expect("the page of figures");
+    let (_, rest) = page.split_once("<!-- sidebyside: written by `make bench` -->\n").expect("the figures");
+    rest.split_once("<!-- /sidebyside -->").expect("the end of the figures").0.to_owned()
+}
+
+/// Returns the cells of a figure: KCM, Coxswain, ratio.
+fn cells<'a>(measured: &'a str, scenario: &str, figure: &str) -> [&'a str; 3] {
+    let section =
+        measured.split("\n#### ").find_map(|section| section.strip_prefix(&format!("{scenario}\n")));
+    let row = section
+        .and_then(|section| section.lines().find_map(|line| line.strip_prefix(&format!("| {figure} |"))));
+    let row = row.unwrap_or_else(|| panic!("docs/performance.md has no figure {figure:?} of {scenario:?}"));
+    let cells: Vec<&str> = row.trim_end_matches('|').split('|').map(str::trim).collect();
+    cells.try_into().unwrap_or_else(|_| panic!("{scenario}: {figure}: three cells are due: {row}"))
+}
+
+/// Returns the sentence that dates a table.
+fn source(measured: &str) -> String {
+    let mut paragraphs = measured.trim_start().split("\n\n");
+    let machine = paragraphs.next().and_then(|text| text.split(", ").next()).expect("the machine");
+    let rounds = paragraphs.next().and_then(|text| text.split(". ").next()).expect("the rounds");
+    format!("\nMeasured with `make bench`. {machine}. {rounds}.\n")
+}
+
+/// Returns the table of the measured lead.
+fn lead() -> String {
+    let measured = measured();
+    let mut table = "| | KCM | Coxswain | ratio |\n|---|---:|---:|---:|\n".to_owned();
+    for (scenario, figure, name) in LEAD_ROWS {
+        let [kcm, ours, ratio] = cells(&measured, scenario, figure);
+        let _ = writeln!(table, "| {name} | {kcm} | {ours} | {ratio} |");
+    }
+    table + &source(&measured)
+}
+
+/// Pods of a cluster that is estimated and not measured.
+const ESTIMATED: f64 = 150_000.0;
+
+/// Reads the median of a cell, which may have the spread in brackets.
+fn number(cell: &str) -> f64 {
+    cell.split(' ')
+        .next()
+        .and_then(|median| median.parse().ok())
+        .unwrap_or_else(|| panic!("{cell} is no number"))
+}
+
+/// Returns the measured memory by size of the cluster.
+fn sizing() -> String {
+    let measured = measured();
+    let mut table =
+        "| cluster | KCM, MiB | Coxswain, MiB | Coxswain per pod, KiB |\n|---|---:|---:|---:|\n".to_owned();
+    let [kcm, ours, _] = cells(&measured, "idle", "settled RSS, MiB");
+    let _ = writeln!(table, "| empty | {kcm} | {ours} | |");
+    for pods in [1_000, 5_000, 20_000] {
+        let [kcm, ours, _] = cells(&measured, &format!("start, {pods} pods"), "settled RSS, MiB");
+        let figure = format!("RSS per pod, KiB, {pods} pods");
+        let [_, per_pod, _] = cells(&measured, "growth with the cluster", &figure);
+        let _ = writeln!(table, "| {pods} pods | {kcm} | {ours} | {per_pod} |");
+    }
+    let [kcm, ours, _] = cells(&measured, "fleet", "settled RSS, MiB");
+    let _ = writeln!(table, "| 1000 nodes, no pods | {kcm} | {ours} | |");
+    let empty = cells(&measured, "idle", "settled RSS, MiB");
+    let per_pod = cells(&measured, "growth with the cluster", "RSS per pod, KiB, 20000 pods");
+    let [kcm, ours] =
+        [0, 1].map(|manager| number(empty[manager]) + ESTIMATED / 1024.0 * number(per_pod[manager]));
+    let _ = writeln!(table, "| {ESTIMATED} pods, estimated | {kcm:.0} | {ours:.0} | |");
+    table + &source(&measured)
+}
 
 fn controllers() -> String {
     let built = REGISTRY.iter().filter(|row| row.build.is_some()).count();
@@ -87,7 +203,7 @@ fn controllers() -> String {
     table
 }
 
-/// What each flag changes, in sections.
+/// Returns the table of live reads.
 fn live_reads() -> String {
     let mut table =
         String::from("| controller | read | request | per hour | when |\n|---|---|---|---|---|\n");
@@ -98,20 +214,24 @@ fn live_reads() -> String {
     table
 }
 
+/// Returns the flags in sections, with type, default and effect.
 fn flags() -> String {
-    let mut lines = CHANGES.lines().filter(|line| !line.starts_with('#'));
     let (mut table, mut section) = (String::new(), "");
     for flag in TABLE {
-        let change = lines.next().and_then(|line| line.split('\t').nth(1)).expect("a row for each flag");
         if flag.section != section {
             section = flag.section;
-            let _ = writeln!(table, "\n### {section}\n| flag | what it changes |\n|---|---|");
+            let _ = writeln!(table, "\n### {section}\n| flag | type | default | effect |\n|---|---|---|---|");
         }
-        let why = match flag.effect {
-            FlagEffect::LeftOut(why) => format!(". **Left out**: {why}"),
-            _ => String::new(),
+        let help = flag.help.replace('|', "\\|");
+        let effect = match flag.effect {
+            FlagEffect::Built | FlagEffect::Moot => help,
+            FlagEffect::LeftOut(why) => format!("{help} **No effect**: {why}."),
+            FlagEffect::Cloud => "No effect, as in KCM: for cloud controller managers.".to_owned(),
+            FlagEffect::None => "No effect, as in KCM: deprecated.".to_owned(),
         };
-        let _ = writeln!(table, "| `--{}` | {change}{why} |", flag.name());
+        let default = flag.default();
+        let default = if default.is_empty() { default } else { format!("`{default}`") };
+        let _ = writeln!(table, "| `--{}` | {} | {default} | {effect} |", flag.name(), flag.kind);
     }
     table
 }
@@ -124,19 +244,20 @@ fn gates() -> String {
             .filter(|line| !line.starts_with('#'))
             .map(|line| line.split('\t').collect::<Vec<&str>>())
     };
-    let mut table = "| gate | what it switches |\n|---|---|\n".to_owned();
+    let mut table = "| gate | effect |\n|---|---|\n".to_owned();
     for row in rows().filter(|row| row[1] == "manager") {
         let _ = writeln!(table, "| `{}` | {} |", row[0], row[2]);
     }
-    table.push_str("\n| no effect here | for |\n|---|---|\n");
+    table.push_str("\n| gate without effect in Coxswain | reason |\n|---|---|\n");
     for row in rows().filter(|row| row[1] == "no effect") {
         let _ = writeln!(table, "| `{}` | {} |", row[0], row[2]);
     }
-    table.push_str("\n| others | |\n|---|---|\n");
+    table.push_str("\n| gates of | names |\n|---|---|\n");
     for owner in ["API server", "cloud controller manager", "kubelet", "scheduler", "locked"] {
         let named: Vec<String> =
             rows().filter(|row| row[1] == owner).map(|row| format!("`{}`", row[0])).collect();
-        let owner = if owner == "locked" { "nobody's: they can't be set in this release" } else { owner };
+        let owner =
+            if owner == "locked" { "no component: they cannot be changed in this release" } else { owner };
         let _ = writeln!(table, "| {owner} | {} |", named.join(", "));
     }
     table
@@ -151,6 +272,29 @@ fn example() -> String {
     format!("```rust\n{}```\n", &text[begin..])
 }
 
+/// Returns a section for each command of the client, and one for the flags that all have.
+fn commands() -> String {
+    /// Begins the flags that all commands have.
+    const COMMON: &str = "\nFinding a replica:";
+    let mut client = crate::cli::command().term_width(100);
+    client.build();
+    let mut text = String::new();
+    for command in client.get_subcommands_mut().filter(|command| command.get_name() != "help") {
+        let (name, help) = (command.get_name().to_owned(), command.render_help().to_string());
+        let (own, common) = help.split_once(COMMON).unwrap_or((&help, ""));
+        let (about, usage) = own.split_once("\n\n").expect("a description");
+        let note = common
+            .rsplit_once("never]\n\n")
+            .map_or(String::new(), |(_, note)| format!("\n\n{}", note.trim_end()));
+        let _ = writeln!(text, "\n## {name}\n{about}.\n\n```text\n{}{note}\n```", usage.trim_end());
+    }
+    let help = client.render_help().to_string();
+    let (_, common) = help.split_once(COMMON).expect("flags of all commands");
+    let (common, _) = common.split_once("\nExit codes:").expect("exit codes");
+    let _ = writeln!(text, "\n## Flags of all commands\n\n```text{COMMON}{}\n```", common.trim_end());
+    text
+}
+
 /// The values of the chart.
 fn values() -> String {
     let read = |name: &str| {
@@ -159,7 +303,7 @@ fn values() -> String {
     };
     let schema: Value = serde_json::from_str(&read("values.schema.json")).expect("the schema");
     let defaults: Value = serde_yaml_ng::from_str(&read("values.yaml")).expect("the values");
-    let mut table = "| value | default | what |\n|---|---|---|\n".to_owned();
+    let mut table = "| value | default | meaning |\n|---|---|---|\n".to_owned();
     describe(&mut table, "", &schema, &defaults);
     table
 }

@@ -14,7 +14,7 @@ const MANIFESTS: [&str; 4] = [
     include_str!("../crates/controllers/Cargo.toml"),
     include_str!("../crates/machinery/Cargo.toml"),
 ];
-const PARSERS: &str = "## What parses what comes from the network";
+const PARSERS: &str = "## Parsers of network input";
 
 /// The rows of the table with this heading's last column, by their cells.
 fn rows<'a>(text: &'a str, last: &str) -> Vec<Vec<&'a str>> {

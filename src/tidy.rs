@@ -7,6 +7,7 @@ mod json;
 mod layers;
 mod loops;
 mod manifests;
+mod manual;
 mod reads;
 mod references;
 mod requests;
@@ -16,7 +17,6 @@ mod words;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-pub(crate) use flags::CHANGES;
 pub(crate) use gates::OWNERS;
 
 /// A longer file no longer reads in one sitting.

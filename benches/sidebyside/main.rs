@@ -3,7 +3,8 @@
 //! Who begins changes from round to round. Printed, and written to `target/bench/sidebyside.{md,json,svg}` after every
 //! scenario, are CPU seconds, resident memory, wall time, requests and bytes, medians over the rounds with their spread and
 //! their ratios, beside the lead that is to be reached, which nothing asserts. With `DOCS=1` they go into
-//! `docs/performance.md`, `docs/sidebyside.svg` and the README as well. `docs/performance.md` says how to read them.
+//! `docs/performance.md` and `docs/sidebyside.svg` as well; `make docs` then updates the tables of the README and the manual.
+//! `docs/performance.md` says how to read them.
 //!
 //! `SCENARIOS` (all) is text that a scenario's name must contain, or several with commas in between; `ROUNDS` (3) how often
 //! each manager is measured; `SCALE` (1) a factor on the number of objects; `ONLY` (both) `go` or `coxswain`; `COXSWAIN` the

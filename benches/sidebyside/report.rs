@@ -8,14 +8,13 @@ use serde_json::{Value, json};
 
 use crate::bench::{Bench, controllers};
 use crate::chart;
-use crate::figures::{Outcome, Row, Samples, Target, What};
+use crate::figures::{Outcome, Row, Samples, What};
 use crate::growth;
 use crate::machine::Machine;
 use crate::resume::Played;
 
 /// A part of a document that is written anew, by what it begins and ends with.
 const TABLES: (&str, &str) = ("<!-- sidebyside: written by `make bench` -->\n", "<!-- /sidebyside -->");
-const HEADLINES: (&str, &str) = ("<!-- headlines: written by `make bench` -->\n", "<!-- /headlines -->");
 /// Figures of a phase that are told; the whole has them all.
 const OF_PHASES: [What; 3] = [What::Wall, What::Cpu, What::Writes];
 
@@ -82,7 +81,6 @@ impl Report {
             return;
         }
         replace(&root().join("docs/performance.md"), TABLES, &markdown);
-        replace(&root().join("README.md"), HEADLINES, &self.headlines(&all));
         write(&root().join("docs/sidebyside.svg"), &chart::draw(&all));
     }
 
@@ -135,23 +133,6 @@ impl Report {
         } else {
             "One round".to_owned()
         }
-    }
-
-    /// Where Coxswain is to be several times leaner or faster.
-    fn headlines(&self, outcomes: &[&Outcome]) -> String {
-        let mut text = self.caveat();
-        text.push_str("| | figure | Go | Coxswain | ratio |\n|---|---|---:|---:|---:|\n");
-        for (outcome, row) in with_targets(outcomes) {
-            let several = matches!(row.target, Some(Target::Ratio(most)) if most < 1.0);
-            if let (true, Some(go), Some(ours)) = (several, row.go.median(), row.ours.median()) {
-                let what = &row.figure.what;
-                let (go, ours, ratio) = (what.show(go), what.show(ours), ratio(row));
-                let _ = writeln!(text, "| {} | {} | {go} | {ours} | {ratio} |", outcome.name, what.words());
-            }
-        }
-        let day = &self.machine.day;
-        let _ = writeln!(text, "\n{} on {} cores, {day}.", self.rounds(), self.machine.cores);
-        text
     }
 }
 

@@ -54,6 +54,12 @@ impl Called {
     }
 }
 
+/// Returns the client's command line, for the manual.
+#[cfg(test)]
+pub(crate) fn command() -> clap::Command {
+    commands::command()
+}
+
 /// Runs a command of the client, given without the program's name, and says how the program is to end.
 pub fn run(called: Called, arguments: &[OsString]) -> ExitCode {
     let screen = Screen::of_process();

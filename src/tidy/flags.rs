@@ -8,7 +8,7 @@ use super::{CRATES, complain, sources};
 use crate::behaviour::exists;
 
 /// What each flag changes.
-pub(crate) const CHANGES: &str = include_str!("../../tests/flags.tsv");
+const CHANGES: &str = include_str!("../../tests/flags.tsv");
 
 /// Flags that nothing has to read, and why.
 const READ_BY_NOBODY: &[(&str, &str)] = &[("leader-elect-resource-lock", "may be `leases` and nothing else")];

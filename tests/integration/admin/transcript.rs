@@ -1,5 +1,5 @@
 //! grpcurl, which knows the API by reflection alone, operates a running manager. What is typed and what comes back is
-//! `tests/data/admin-transcript.txt`, of which the README shows a part; COXSWAIN_REGENERATE=1 writes it anew.
+//! `tests/data/admin-transcript.txt`. The manual shows a part of it. COXSWAIN_REGENERATE=1 writes it again.
 
 use std::fmt::Write as _;
 use std::fs;

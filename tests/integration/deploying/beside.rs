@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::chart::{deployment, render};
 use super::flags::flags;
+use super::install::page;
 use super::kubelet::Kubelet;
 use super::{NAMESPACE, file, overlay, prepare, text};
 use crate::harness::{ControlPlane, LeaseHistory, Namespace, Options, Program, turn_beside_another, until};
@@ -29,12 +30,12 @@ fn start() -> ControlPlane {
     ControlPlane::start(&Options { nodes: 0, args })
 }
 
-/// What README gives a program beside all other flags.
-fn flags_in_readme(program: &str) -> Vec<String> {
-    let readme = fs::read_to_string(file("README.md")).expect("the document");
+/// The flags that the manual gives a program in addition to all others.
+fn flags_in_manual(program: &str) -> Vec<String> {
+    let page = page("install/beside-kcm");
     let begins = format!("$ {program} … ");
-    let mut lines = readme.lines().filter_map(|line| line.strip_prefix(&begins));
-    let flags = lines.next().unwrap_or_else(|| panic!("README does not start {program}"));
+    let mut lines = page.lines().filter_map(|line| line.strip_prefix(&begins));
+    let flags = lines.next().unwrap_or_else(|| panic!("the page does not start {program}"));
     flags.split(' ').map(str::to_owned).collect()
 }
 
@@ -66,11 +67,11 @@ pub(super) async fn run_job(plane: &ControlPlane, namespace: &str, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_manager_runs_what_readme_gives_it() {
+async fn each_manager_runs_what_the_manual_gives_it() {
     let _turn = turn_beside_another().await;
     let plane = start();
     let cluster = plane.cluster().await;
-    let given = ["kube-controller-manager", "coxswain"].map(flags_in_readme);
+    let given = ["kube-controller-manager", "coxswain"].map(flags_in_manual);
     let [theirs, ours] = given.each_ref().map(|flags| flags.iter().map(String::as_str).collect::<Vec<_>>());
     plane.go_manager("go", &theirs);
     plane.coxswain("coxswain", &ours);
@@ -103,7 +104,7 @@ async fn pod_beside_runs_in_a_cluster_without_the_secret_of_keys() {
     Kubelet::new(&plane).run(1).await;
 }
 
-/// Why `docs/install.md` splits controllers by flags: the Go manager of this version ends as soon as a second Lease comes to it.
+/// The reason why the manual splits controllers by flags: the Go manager of this version ends as soon as a second Lease comes to it.
 /// Coxswain leads by both, and takes the second one up again.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_go_manager_can_not_lead_by_the_second_lease() {
@@ -157,12 +158,12 @@ fn no_controller_is_in_both_lists() {
     let [taken] = taken[..] else { panic!("a repeated --controllers grows: {given:?}") };
     let left: String = taken.split(',').flat_map(|name| [",-", name]).collect();
     for (path, given) in [
-        ("docs/install.md", format!("s/--controllers=.*/&{left}/")),
+        ("docs/install/beside-kcm.md", format!("s/--controllers=.*/&{left}/")),
         (
             "deploy/kustomize/overlays/beside/kustomization.yaml",
             format!("--controllers=*,bootstrapsigner,tokencleaner{left}"),
         ),
-        ("README.md", format!("--controllers=*,bootstrapsigner,tokencleaner{left}")),
+        ("docs/install/beside-kcm.md", format!("--controllers=*,bootstrapsigner,tokencleaner{left}")),
     ] {
         assert!(fs::read_to_string(file(path)).expect("a file").contains(&given), "{path}: {given}");
     }
@@ -180,7 +181,5 @@ fn beside_needs_no_private_key() {
     let of_secrets =
         role.as_array().expect("rules").iter().filter(|rule| rule["resources"] == json!(["secrets"]));
     assert_eq!(of_secrets.count(), 0, "{role}");
-    let document = fs::read_to_string(file("docs/install.md")).expect("the document");
-    let (_, chapter) = document.split_once("\n## Beside KCM\n").expect("the chapter");
-    assert!(!chapter.contains("create secret"), "{chapter}");
+    assert!(!page("install/beside-kcm").contains("create secret"));
 }

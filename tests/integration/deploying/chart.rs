@@ -8,6 +8,7 @@ use std::process::{Command, Output};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
+use super::install::page;
 use super::manifests::define_monitors;
 use super::{NAMESPACE, file, overlay, restrict, said, script, text};
 use crate::harness::{ControlPlane, Options, binaries, by_depth, turn_beside_another};
@@ -185,7 +186,7 @@ fn chart_keeps_the_policy_of_leases_when_it_is_uninstalled() {
         assert!(metadata.contains(&format!("\nkind: {kind}\n")), "{document}");
         assert!(metadata.contains(&annotation), "{document}");
     }
-    let document = std::fs::read_to_string(file("docs/install.md")).expect("the document");
+    let document = page("install/uninstall");
     let delete = document.lines().find(|line| line.contains("delete --ignore-not-found validatingadmission"));
     let delete = delete.expect("the command that deletes them");
     for kind in kinds {
@@ -193,10 +194,10 @@ fn chart_keeps_the_policy_of_leases_when_it_is_uninstalled() {
     }
 }
 
-/// `docs/install.md` says it in passing, and to a shell.
+/// The pages name the values in passing, and for a shell.
 #[test]
 fn what_the_documents_give_helm_is_what_is_tested() {
-    let document = std::fs::read_to_string(file("docs/install.md")).expect("the document");
+    let document = page("install/helm") + &page("install/beside-kcm");
     let (name, set) = SETS[3];
     let (lease, rest) = set.split_once(",controllers=").expect("more values");
     let (controllers, others) = rest.split_once(",podCIDRs=").expect("more values");

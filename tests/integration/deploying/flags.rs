@@ -1,4 +1,4 @@
-//! The flags of the cluster: what `docs/install.md` types keeps those of the node's manifest, and everything that is mounted. Takes no
+//! The flags of the cluster: what the manual types keeps those of the node's manifest, and everything that is mounted. Takes no
 //! control plane.
 
 use std::fs;
@@ -10,7 +10,7 @@ use coxswain_machinery::options;
 use serde_json::Value;
 
 use super::chart::objects;
-use super::install::parts;
+use super::install::{REGISTRY, install_crictl, page, parts};
 use super::{KUBEADM, copy_deploy, file, flags_from, said, text};
 use crate::harness::{ControlPlane, binaries};
 
@@ -55,26 +55,26 @@ pub(super) fn flags_of_pod(manifest: &str) -> Vec<(String, String)> {
     flags(&command)
 }
 
-/// Types the commands of a chapter that need no cluster, on a node whose `/etc/kubernetes` is in `host`, one after the other whatever
+/// Types the commands of a page that need no cluster, on a node whose `/etc/kubernetes` is in `host`, one after the other whatever
 /// becomes of them; the errors.
-fn type_chapter(chapter: &str, host: &Path) -> String {
-    let document = fs::read_to_string(file("docs/install.md")).expect("the document");
-    let parts = parts(&document);
-    let part = parts.iter().find(|part| part.headline == chapter).expect("the chapter");
-    let begins = |command: &&String| !command.contains("flags-from") && !command.starts_with("grep ");
-    let commands =
-        part.commands.iter().skip_while(begins).take_while(|command| !command.contains("kubectl "));
+fn type_page(name: &str, host: &Path) -> String {
+    let commands: Vec<String> = parts(&page(name)).into_iter().flat_map(|part| part.commands).collect();
+    let commands = commands.iter().filter(|command| !command.contains("kubectl "));
+    install_crictl(host);
     let programs = Path::new(&ControlPlane::coxswain_binary()).parent().expect("a directory").to_owned();
     let (mut errors, mut typed_any) = (String::new(), false);
     for command in commands {
         typed_any |= command.contains("flags-from");
         let typed = command.replace("/etc/kubernetes", text(&host.join("etc/kubernetes")));
-        let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default());
+        let path = std::env::var("PATH").unwrap_or_default();
+        let path = format!("{}:{}:{path}", host.display(), programs.display());
         let mut bash = Command::new("bash");
-        let output = bash.args(["-c", &typed]).current_dir(host).env("PATH", path).output().expect("bash");
+        let output =
+            bash.args(["-c", &typed]).current_dir(host).env("PATH", path).env("REGISTRY", REGISTRY).output();
+        let output = output.expect("bash");
         errors.push_str(&String::from_utf8_lossy(&output.stderr));
     }
-    assert!(typed_any, "{chapter} types no flags-from");
+    assert!(typed_any, "docs/{name}.md types no flags-from");
     errors
 }
 
@@ -93,7 +93,7 @@ fn node() -> tempfile::TempDir {
 #[test]
 fn document_keeps_flags_and_mounts_of_a_static_pod() {
     let host = node();
-    assert_eq!(type_chapter("As a static pod", host.path()), "");
+    assert_eq!(type_page("install/static-pod", host.path()), "");
     let path = host.path().join("etc/kubernetes/manifests/kube-controller-manager.yaml");
     let manifest = fs::read_to_string(&path).expect("a manifest");
     assert_eq!(fs::metadata(&path).expect("a file").permissions().mode() & 0o777, 0o600);
@@ -116,7 +116,7 @@ fn document_keeps_flags_and_mounts_of_a_static_pod() {
 #[test]
 fn document_keeps_flags_of_the_cluster_in_a_deployment() {
     let host = node();
-    assert_eq!(type_chapter("As a Deployment", host.path()), "");
+    assert_eq!(type_page("install/deployment", host.path()), "");
     for overlay in ["cluster", "monitored"] {
         let mut kubectl = Command::new(binaries().join("kubectl"));
         let path = host.path().join("deploy/kustomize/overlays").join(overlay);
@@ -153,13 +153,13 @@ fn document_changes_no_static_pod_when_flags_from_fails() {
     let broken = custom_manifest().replace("--cluster-name=", "--cluster-nam=");
     fs::write(&path, &broken).expect("written");
     for _ in 0..2 {
-        let errors = type_chapter("As a static pod", host.path());
+        let errors = type_page("install/static-pod", host.path());
         assert!(errors.contains("unknown flag --cluster-nam"), "{errors}");
         assert_eq!(fs::read_to_string(&path).expect("a manifest"), broken);
     }
     fs::write(&path, custom_manifest()).expect("written");
     for _ in 0..2 {
-        assert_eq!(type_chapter("As a static pod", host.path()), "");
+        assert_eq!(type_page("install/static-pod", host.path()), "");
         assert!(fs::read_to_string(&path).expect("a manifest").contains("- coxswain\n"));
         let saved = fs::read_to_string(directory.join("kube-controller-manager.yaml")).expect("a manifest");
         assert_eq!(saved, custom_manifest(), "the way back is KCM's");

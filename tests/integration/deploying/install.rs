@@ -1,11 +1,11 @@
-//! `docs/install.md`, typed line by line on a control plane whose node has what kubeadm puts there.
+//! Types the commands of the manual about installation, operation and the way back, on a control plane whose node has kubeadm's files.
 //!
-//! What is different: the node's `/etc/kubernetes` and `/usr/local/bin` are in a directory of the test's own, and `make image` is
-//! typed by the test of the image.
+//! Different from a real node: `/etc/kubernetes` and `/usr/local/bin` are in a directory of the test, a script stands in for `crictl`, and
+//! the test of the image types `make image`.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
@@ -24,25 +24,85 @@ use super::{NAMESPACE, copy_deploy, file, prepare, text};
 use crate::harness::{ControlPlane, Options, binaries, by_depth, create, turn_beside_another, until};
 
 const LIMIT: Duration = Duration::from_mins(2);
-const DOCUMENT: &str = "docs/install.md";
 const MANIFEST: &str = "etc/kubernetes/manifests/kube-controller-manager.yaml";
+/// The registry that the reader has chosen.
+pub(super) const REGISTRY: &str = "registry.test/own";
 /// Ends what a command says, before its exit code.
 const END: &str = "--- ended with";
-/// What `make test` leaves to `make test-all`: from here on.
-const IN_FULL: &str = "Metrics";
 
-/// A headline and what is typed under it.
+/// What must hold when the commands of a section have been typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// No more than that all commands succeed.
+    Success,
+    /// The last command prints the version of this program.
+    Version,
+    /// A replica of the Deployment leads, with the flags of the cluster.
+    Deployment,
+    /// The same, and the last command was answered by the leader.
+    Answered,
+    /// The static pod leads, with the flags of the node's manifest.
+    StaticPod,
+    /// Each manager leads by its own Lease, and runs its own controllers.
+    BesideKcm,
+    /// KCM leads, and no replica runs.
+    KcmLeads,
+    /// The same, and no object of Coxswain is left.
+    NothingLeft,
+}
+
+/// The sections of the manual that are typed: page, headline and outcome, in the order of a life of a cluster.
+const SEQUENCE: [(&str, &str, Outcome); 29] = [
+    ("install/preflight", "Version", Outcome::Success),
+    ("install/preflight", "Flags of KCM", Outcome::Success),
+    ("install/preflight", "Control-plane nodes", Outcome::Success),
+    ("install/preflight", "Lease", Outcome::Success),
+    ("install/image", "Build the image", Outcome::Success),
+    ("install/image", "Name the image in the manifests", Outcome::Success),
+    ("install/image", "Install the program", Outcome::Version),
+    ("install/deployment", "Take over the flags of KCM", Outcome::Success),
+    ("install/deployment", "Create the Secret with the keys", Outcome::Success),
+    ("install/deployment", "Start the replicas", Outcome::Success),
+    ("install/deployment", "Hand over", Outcome::Deployment),
+    ("install/verify", "A replica leads", Outcome::Success),
+    ("install/verify", "All controllers are healthy", Outcome::Success),
+    ("install/verify", "A workload is reconciled", Outcome::Success),
+    ("operate/access", "Groups of users", Outcome::Success),
+    ("operate/access", "A program with a token", Outcome::Answered),
+    FIRST_IN_FULL,
+    ("operate/certificates", "The keys of the cluster", Outcome::Deployment),
+    ("operate/certificates", "The serving certificate", Outcome::Success),
+    ("install/roll-back", "From a Deployment", Outcome::KcmLeads),
+    ("install/uninstall", "After a Deployment", Outcome::NothingLeft),
+    ("install/static-pod", "Apply the roles and the policy", Outcome::Success),
+    ("install/static-pod", "Change the manifest", Outcome::StaticPod),
+    ("install/roll-back", "From a static pod", Outcome::KcmLeads),
+    ("install/uninstall", "After a static pod", Outcome::NothingLeft),
+    ("install/beside-kcm", "Remove the controllers from KCM", Outcome::Success),
+    ("install/beside-kcm", "Start Coxswain", Outcome::BesideKcm),
+    ("install/roll-back", "From next to KCM", Outcome::KcmLeads),
+    ("install/uninstall", "After next to KCM", Outcome::NothingLeft),
+];
+
+/// `make test` leaves this section and all that follow to `make test-all`.
+const FIRST_IN_FULL: (&str, &str, Outcome) =
+    ("operate/monitoring", "Deployment with the Prometheus Operator", Outcome::Deployment);
+
+/// A page of the manual.
+pub(super) fn page(name: &str) -> String {
+    fs::read_to_string(file(&format!("docs/{name}.md"))).expect("a page of the manual")
+}
+
+/// A headline and the commands under it.
 #[derive(Debug, Default)]
 pub(super) struct Part {
-    /// The headline of its chapter.
-    chapter: String,
     pub(super) headline: String,
     pub(super) commands: Vec<String>,
 }
 
 pub(super) fn parts(document: &str) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
-    let (mut chapter, mut typing) = (String::new(), false);
+    let mut typing = false;
     let mut lines = document.lines();
     while let Some(line) = lines.next() {
         if line.starts_with("```") {
@@ -57,14 +117,7 @@ pub(super) fn parts(document: &str) -> Vec<Part> {
         } else if let Some(headline) =
             line.trim_start_matches('#').strip_prefix(' ').filter(|_| line.starts_with('#'))
         {
-            if line.starts_with("## ") {
-                headline.clone_into(&mut chapter);
-            }
-            parts.push(Part {
-                chapter: chapter.clone(),
-                headline: headline.to_owned(),
-                commands: Vec::new(),
-            });
+            parts.push(Part { headline: headline.to_owned(), commands: Vec::new() });
         } else {
             assert!(!typing, "neither a command nor its output belongs here: {line}");
         }
@@ -88,6 +141,7 @@ impl Shell {
             .current_dir(dir)
             .env("PATH", format!("{}/usr/local/bin:{}:{path}", host.display(), binaries().display()))
             .env("KUBECONFIG", &plane.report.kubeconfigs["admin"])
+            .env("REGISTRY", REGISTRY)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -121,6 +175,14 @@ impl Drop for Shell {
     }
 }
 
+/// Writes a program that stands in for `crictl`: it pulls every image of the reader's registry.
+pub(super) fn install_crictl(programs: &Path) {
+    let path = programs.join("crictl");
+    let script = format!("#!/bin/sh\ncase $1/$2 in pull/{REGISTRY}/coxswain:*) ;; *) exit 1 ;; esac\n");
+    fs::write(&path, script).expect("written");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it may be run");
+}
+
 /// A node of a control plane: its kubelet runs the manager's pods, and what is in the manifests' directory.
 struct Node<'a> {
     plane: &'a ControlPlane,
@@ -150,6 +212,7 @@ impl<'a> Node<'a> {
         let programs = kubelet.host.join("usr/local/bin");
         fs::create_dir_all(&programs).expect("a directory");
         symlink(ControlPlane::coxswain_binary(), programs.join("coxswain")).expect("a link");
+        install_crictl(&programs);
         Self { plane, kubelet, running: None, static_pod: None, starts: 0 }
     }
 
@@ -218,33 +281,26 @@ impl<'a> Node<'a> {
         ended
     }
 
-    /// What has come of a part.
-    async fn assert_came(&self, part: &Part, said: &str) {
+    /// Checks what the commands of a section have done.
+    async fn assert_outcome(&self, outcome: Outcome, said: &str) {
         let replicas: Vec<Replica> = self.kubelet.replicas.values().cloned().collect();
-        match (part.chapter.as_str(), part.headline.as_str()) {
-            ("The image", _) => assert!(said.contains(concat!("v", env!("CARGO_PKG_VERSION"))), "{said}"),
-            ("As a Deployment", "As a Deployment") => {
-                assert!(said.contains("\"holderIdentity\""), "{said}");
+        match outcome {
+            Outcome::Success => {}
+            Outcome::Version => assert!(said.contains(concat!("v", env!("CARGO_PKG_VERSION"))), "{said}"),
+            Outcome::Deployment => {
                 assert_eq!(replicas.len(), 3);
                 led(self.plane, &replicas).await;
                 self.assert_flags_of_the_deployment();
                 self.assert_new_node_has_addresses("joins-a-deployment").await;
             }
-            ("As a Deployment", "Metrics") => {
-                assert!(said.contains("coxswain.kube-system.svc") || said.contains("Replicas:"), "{said}");
-                led(self.plane, &replicas).await;
-                self.assert_flags_of_the_deployment();
-            }
-            ("As a Deployment", "Rotation") => {
-                led(self.plane, &replicas).await;
-            }
-            ("As a static pod", "As a static pod") => {
+            Outcome::Answered => assert!(said.contains("\"holderIdentity\""), "{said}"),
+            Outcome::StaticPod => {
                 led(self.plane, self.static_pod.as_slice()).await;
                 let manifest = fs::read_to_string(self.kubelet.host.join(MANIFEST)).expect("a manifest");
                 assert_eq!(flags_of_pod(&manifest), flags_of_pod(&custom_manifest()));
                 self.assert_new_node_has_addresses("joins-a-static-pod").await;
             }
-            ("Beside KCM", "Beside KCM") => {
+            Outcome::BesideKcm => {
                 let lease = ["-n", NAMESPACE, "get", "lease", "coxswain-controller-manager", "-o"];
                 let lease = [&lease[..], &["jsonpath={.spec.holderIdentity}"]].concat();
                 assert_ne!(self.plane.kubectl(&lease), "", "it leads by a Lease of its own");
@@ -255,12 +311,13 @@ impl<'a> Node<'a> {
                 assert!(theirs.contains("replicaset-controller"), "{theirs:?}");
                 assert!(ours.contains("job-controller"), "{ours:?}");
             }
-            (_, "Back") => {
+            Outcome::KcmLeads | Outcome::NothingLeft => {
                 assert!(replicas.is_empty() && self.static_pod.is_none(), "{replicas:?}");
                 self.go_leads().await;
-                assert_nothing_left(self.plane).await;
+                if outcome == Outcome::NothingLeft {
+                    assert_nothing_left(self.plane).await;
+                }
             }
-            other => panic!("nothing is known of {other:?}"),
         }
     }
 
@@ -296,14 +353,35 @@ impl<'a> Node<'a> {
     /// Waits until a manager holds the main Lease that is none of ours.
     async fn go_leads(&self) {
         let holder = || async {
-            let lease = ["-n", NAMESPACE, "get", "lease", "kube-controller-manager", "-o"];
+            let lease =
+                ["-n", NAMESPACE, "get", "lease", "kube-controller-manager", "--ignore-not-found", "-o"];
             let renewed = [&lease[..], &["jsonpath={.spec.holderIdentity} {.spec.renewTime}"]].concat();
             self.plane.kubectl(&renewed)
         };
         let before = holder().await;
-        let goes_on = |now: &String| now != &before && !now.starts_with(' ') && leader(self.plane).is_none();
+        let goes_on = |now: &String| {
+            now != &before
+                && !now.trim_start().is_empty()
+                && !now.starts_with(' ')
+                && leader(self.plane).is_none()
+        };
         until("the Go manager to lead", LIMIT, holder, goes_on).await;
     }
+}
+
+/// Every command of these pages is typed, once.
+#[test]
+fn sequence_has_every_section_with_commands_once() {
+    let mut due: Vec<(&str, String)> = SEQUENCE.map(|(page, headline, _)| (page, headline.to_owned())).into();
+    due.sort_unstable();
+    let mut names: Vec<&str> = due.iter().map(|(page, _)| *page).collect();
+    names.dedup();
+    let mut found: Vec<(&str, String)> = names
+        .into_iter()
+        .flat_map(|name| parts(&page(name)).into_iter().map(move |part| (name, part.headline)))
+        .collect();
+    found.sort_unstable();
+    assert_eq!(found, due);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -314,13 +392,15 @@ async fn what_is_typed_is_what_comes() {
     define_monitors(&plane);
     let mut node = Node::new(&plane);
     node.sync();
+    node.go_leads().await;
     let dir = tempfile::tempdir().expect("a directory");
     copy_deploy(dir.path());
     let mut shell = Shell::start(&plane, &node.kubelet.host, dir.path());
-    let parts = parts(&fs::read_to_string(file(DOCUMENT)).expect("the document"));
-    assert!(parts.len() > 6, "{parts:?}");
-    let many = |part: &&Part| by_depth(part.headline != IN_FULL, true);
-    for part in parts.iter().take_while(many) {
+    let is_typed = |section: &&(&str, &str, Outcome)| by_depth(**section != FIRST_IN_FULL, true);
+    for (name, headline, outcome) in SEQUENCE.iter().take_while(is_typed) {
+        let parts = parts(&page(name));
+        let part = parts.iter().find(|part| part.headline == *headline);
+        let part = part.unwrap_or_else(|| panic!("docs/{name}.md has no commands under {headline:?}"));
         let mut said = String::new();
         // Both build the program that ships, which is here already.
         let builds =
@@ -328,6 +408,6 @@ async fn what_is_typed_is_what_comes() {
         for command in part.commands.iter().filter(|command| !builds(command)) {
             (shell, said) = node.type_in(shell, command).await;
         }
-        node.assert_came(part, &said).await;
+        node.assert_outcome(*outcome, &said).await;
     }
 }

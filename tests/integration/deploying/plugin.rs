@@ -248,8 +248,7 @@ fn signature_of_a_release_is_verified_with_the_public_key() {
     assert!(!dir.path().join("SHA256SUMS.sig").exists());
     let signed = sign("key");
     assert!(signed.status.success(), "{}", said(&signed));
-    // The command of docs/README.md.
-    let document = fs::read_to_string(file("docs/README.md")).expect("the document");
+    let document = fs::read_to_string(file("docs/releases.md")).expect("the page");
     let verify =
         "openssl dgst -sha256 -verify coxswain.pub -signature <(base64 -d SHA256SUMS.sig) SHA256SUMS";
     assert!(document.contains(verify), "{document}");

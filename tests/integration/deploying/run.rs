@@ -72,13 +72,14 @@ fn interruptible(program: &str) -> Command {
 /// README's command that starts a cluster.
 fn typed() -> String {
     let readme = fs::read_to_string(file("README.md")).expect("the document");
-    let (_, chapter) = readme.split_once("\n## One minute\n").expect("the chapter");
-    let (chapter, _) = chapter.split_once("\n## ").expect("the next one");
-    let parts = parts(&format!("## One minute\n{chapter}"));
+    let parts = parts(&readme);
     let [part] = &parts[..] else { panic!("{parts:?}") };
-    // This is the directory that the first one makes.
-    let [clone, run] = &part.commands[..] else { panic!("{part:?}") };
-    assert!(clone.starts_with("git clone "), "{clone}");
+    assert_eq!(part.headline, "Try it");
+    // This is the directory that the first two make and enter.
+    let [clone, enter, run] = &part.commands[..] else { panic!("{part:?}") };
+    assert!(clone.starts_with("git clone ") && enter.starts_with("cd "), "{part:?}");
+    let page = super::install::page("start/try-it");
+    assert!(part.commands.iter().all(|command| page.contains(&format!("\n$ {command}\n"))), "{part:?}");
     run.clone()
 }
 

@@ -1,13 +1,13 @@
-//! The chart as the only controller manager: rolled out, and uninstalled by the commands of `docs/install.md`.
+//! The chart as the only controller manager: rolled out, and uninstalled by the commands of the manual.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
 
 use super::chart::{CLUSTER, Helm, IMAGE};
+use super::install::page;
 use super::kubelet::{Kubelet, Replica};
 use super::replicas::{give_keys, leader, led};
 use super::{NAMESPACE, file, prepare, said, text};
@@ -75,13 +75,15 @@ fn replicas(kubelet: &Kubelet<'_>) -> Vec<Replica> {
     kubelet.replicas.values().cloned().collect()
 }
 
-/// The commands of `docs/install.md` that go back to kube-controller-manager from the chart.
+/// The commands of the manual that go back to kube-controller-manager from the chart.
 fn way_back() -> Vec<String> {
-    let document = fs::read_to_string(file("docs/install.md")).expect("the document");
-    let (_, chapter) = document.split_once("\n## With Helm\n").expect("the chapter");
-    let (chapter, _) = chapter.split_once("\n## ").expect("the next one");
-    let (_, back) = chapter.split_once("To go back").expect("the way back");
-    back.lines().filter_map(|line| line.strip_prefix("    ")).map(str::to_owned).collect()
+    let commands = |name: &str, headline: &str| -> Vec<String> {
+        let page = page(name);
+        let (_, section) = page.split_once(&format!("\n## {headline}\n")).expect("the section");
+        let section = section.split_once("\n## ").map_or(section, |(section, _)| section);
+        section.lines().filter_map(|line| line.strip_prefix("    ")).map(str::to_owned).collect()
+    };
+    [commands("install/roll-back", "From Helm"), commands("install/uninstall", "After Helm")].concat()
 }
 
 #[tokio::test(flavor = "multi_thread")]
