@@ -124,10 +124,7 @@ impl Draft {
                 && let Some(mut held) = self.progressed(view, held)
             {
                 if is_wanted && held.state == State::Attached {
-                    if held.is_leaving
-                        && held.unheard.is_none()
-                        && self.lacks_attachment(view, &volume, &held)
-                    {
+                    if held.is_leaving && held.unheard.is_none() && lacks_attachment(view, &volume, &held) {
                         // Its detach could not be judged, because its VolumeAttachment could not be read: it may be gone. Other nodes
                         // wait until this one has the volume.
                         held.state = State::Uncertain;
@@ -141,13 +138,6 @@ impl Draft {
                 self.book.held.insert(volume, held);
             }
         }
-    }
-
-    /// Whether a volume that nothing is under way on has a VolumeAttachment, and the cache lacks it.
-    fn lacks_attachment(&self, view: &View, volume: &Str, held: &Held) -> bool {
-        held.under_way.is_none()
-            && held.attachment.as_ref().is_some_and(|name| !view.attachments.contains_key(name))
-            && !view.needless.contains(volume)
     }
 
     /// A volume once the operation under way on it was looked at; `None` if it has gone.
@@ -248,6 +238,13 @@ impl Draft {
                 || listed.contains(volume)
         });
     }
+}
+
+/// Whether nothing is under way on a volume that needs a VolumeAttachment, and the cache lacks it.
+fn lacks_attachment(view: &View, volume: &Str, held: &Held) -> bool {
+    held.under_way.is_none()
+        && held.attachment.as_ref().is_some_and(|name| !view.attachments.contains_key(name))
+        && !view.needless.contains(volume)
 }
 
 /// The end of the period in which something was seen first.

@@ -342,10 +342,14 @@ fn members_of_others_metadata_are_merged_as_by_go() {
             let mut words = vec![format!("{}/{}", meta.namespace, meta.name)];
             words.extend(meta.labels.iter().map(|(key, value)| format!("{key}={value}")));
             words.extend(meta.finalizers.iter().map(ToString::to_string));
-            for owner in meta.owner_references.iter() {
-                words.push(owner.uid.to_string());
-                words.extend(owner.controller.map(|is_controller| is_controller.to_string()));
-            }
+            words.extend(
+                meta.owner_references
+                    .iter()
+                    .flat_map(|owner| {
+                        [Some(owner.uid.to_string()), owner.controller.map(|controls| controls.to_string())]
+                    })
+                    .flatten(),
+            );
             words.join(" ")
         };
         let object = format!(r#"{{"apiVersion":"x.test/v1","kind":"W",{metadata}}}"#);
