@@ -105,7 +105,7 @@ pub(super) fn plan(view: &VolumeView, now: Timestamp) -> Plan<Note> {
     };
     let mut note = Note { answers: held.answers.clone(), ..Note::default() };
     let planned = if let Some(failure) = held.failures.first() {
-        record(held, failure, &mut note)
+        record(held, failure, now, &mut note)
     } else {
         decide(held, now, &mut note)
     };
@@ -428,7 +428,7 @@ fn without_pod(at: Key, uid: Uid) -> Step {
 }
 
 /// What has failed, as far as the volume says so: its directory could not be removed, or the Pod that empties it could not be made.
-fn record(held: &Held, failure: &Failure, note: &mut Note) -> Result<Plan, WireError> {
+fn record(held: &Held, failure: &Failure, now: Timestamp, note: &mut Note) -> Result<Plan, WireError> {
     let verdict = verdict(held);
     if let Some(begun) = without_reason(held, &verdict) {
         // The Pod of an earlier release could not be deleted, which is retried. Once it has run to its end, only another recycling waits

@@ -131,12 +131,11 @@ fn encode_or_mark(message: MessageId, value: &RawValue) -> Result<Vec<u8>, JsonE
     {
         let mut whole = Vec::new();
         let at = (metadata.number, metadata.cardinality, metadata.holds);
-        match put(at, held, &mut whole) {
-            Ok(()) => out = whole,
-            Err(_) => {
-                let members = parse(held).unwrap_or_default();
-                put_bytes(&mut out, metadata.number, &head(&members, Repeated::Refused));
-            }
+        if put(at, held, &mut whole).is_ok() {
+            out = whole;
+        } else {
+            let members = parse(held).unwrap_or_default();
+            put_bytes(&mut out, metadata.number, &head(&members, Repeated::Refused));
         }
     }
     mark(failed.number, &mut out);
@@ -325,7 +324,7 @@ pub(super) fn put_value(
         }
         FieldType::Json => nested(number, out, |body| put_bytes(body, 1, value.get().as_bytes())),
         FieldType::Message(inner) => {
-            put_bytes(out, number, &encode(inner, parse(value)?, Repeated::Refused)?)
+            put_bytes(out, number, &encode(inner, parse(value)?, Repeated::Refused)?);
         }
     }
     Ok(())
