@@ -10,18 +10,23 @@ use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
+use rcgen::{CertificateParams, CustomExtension, DistinguishedName, DnType, KeyPair};
 use rustls::server::WebPkiClientVerifier;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, UnixTime};
 use serde_json::{Value, json};
 
-use crate::harness::{ControlPlane, Options, object, turn_beside_another, until};
+use crate::harness::{Cluster, ControlPlane, Options, cpu_seconds, object, turn_beside_another, until};
 
 const LIMIT: Duration = Duration::from_mins(3);
+/// Number of extensions of a request of 0.8 MB.
+const EXTENSIONS: u64 = 60_000;
+/// CPU seconds of Coxswain for four such requests, several times of what it needs. It does not depend on the load of the machine.
+const CPU_SECONDS: f64 = 20.0;
 /// Scenarios whose requests hold names that the API server does not see.
 const UNSEEN: [&str; 2] = [
     include_str!("../parity/certificatesigningrequest-signing/signs-the-shown-block.yaml"),
@@ -37,10 +42,19 @@ pub(crate) async fn request(plane: &ControlPlane, name: &str, signer: &str, key:
 
 /// The same as whoever this client is.
 pub(crate) async fn request_as(client: Client, name: &str, signer: &str, key: &KeyPair, who: [&str; 2]) {
+    create(client, name, signer, key, &params(who)).await;
+}
+
+/// Returns a subject by its name and its group.
+fn params(who: [&str; 2]) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::OrganizationName, who[1]);
     params.distinguished_name.push(DnType::CommonName, who[0]);
+    params
+}
+
+async fn create(client: Client, name: &str, signer: &str, key: &KeyPair, params: &CertificateParams) {
     let pem = params.serialize_request(key).expect("a request").pem().expect("PEM");
     let request = object(json!({
         "metadata": { "name": name },
@@ -220,4 +234,39 @@ async fn certificate_has_no_name_that_the_api_server_did_not_see() {
             assert!(!is_there, "{name} has a certificate with {unseen}");
         }
     }
+}
+
+/// Waits until a new namespace has its CA bundle.
+async fn has_bundle(cluster: &Cluster, name: &str) {
+    let maps: Api<ConfigMap> = cluster.namespace(name).await.api();
+    let bundle = || async { maps.get_opt("kube-root-ca.crt").await.expect("an answer").is_some() };
+    until(&format!("the CA bundle of namespace {name}"), LIMIT, bundle, |has_bundle| *has_bundle).await;
+}
+
+/// Each client that may create requests can create these.
+#[tokio::test]
+async fn requests_with_many_extensions_take_little_cpu_time() {
+    let _turn = turn_beside_another().await;
+    let plane = ControlPlane::start(&Options { nodes: 0, args: Vec::new() });
+    let manager = plane.coxswain("coxswain", &[]);
+    let cluster = plane.cluster().await;
+    has_bundle(&cluster, "before").await;
+    let before = cpu_seconds(manager.pid);
+
+    // The approver reads requests of kubelets too. There are more requests than threads that reconcile.
+    let names = ["a", "b", "c", "d"];
+    let key = KeyPair::generate().expect("a key");
+    let extension = |number| CustomExtension::from_oid_content(&[1, 2, number], Vec::new());
+    for name in names {
+        let mut params = params([&format!("system:node:{name}"), "system:nodes"]);
+        params.custom_extensions = (1..=EXTENSIONS).map(extension).collect();
+        let signer = "kubernetes.io/kube-apiserver-client-kubelet";
+        create(cluster.client.clone(), name, signer, &key, &params).await;
+    }
+    has_bundle(&cluster, "meanwhile").await;
+    for name in names {
+        issued(&plane, name).await;
+    }
+    let used = cpu_seconds(manager.pid) - before;
+    assert!(used < CPU_SECONDS, "{used} CPU seconds for {} requests", names.len());
 }

@@ -35,7 +35,7 @@ pub(crate) use kubernetes::{Cluster, Namespace, create, object};
 pub(crate) use lease::{Held, LeaseHistory};
 pub(crate) use metrics_api::{Instead, MetricsApi, Numbers, register_apis};
 pub(crate) use port::{Caller, Page, Port};
-pub(crate) use process::Status;
+pub(crate) use process::{Status, cpu_seconds};
 pub(crate) use proxy::{Fate, Proxy, Tamper};
 pub(crate) use relay::Relay;
 pub(crate) use rig::{event_logger, faulty_clients, runtime, runtime_on};

@@ -2,6 +2,15 @@
 
 use std::fs;
 
+/// Returns the CPU time in seconds that a process has used, with the kernel's for it.
+pub(crate) fn cpu_seconds(pid: u32) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("the process lives");
+    let (_, fields) = stat.rsplit_once(')').expect("a name");
+    let ticks = fields.split_whitespace().skip(11).take(2);
+    // Linux counts in hundredths of a second.
+    ticks.map(|ticks| ticks.parse::<f64>().expect("ticks")).sum::<f64>() / 100.0
+}
+
 /// What is in `/proc/PID/status`.
 pub(crate) struct Status(String);
 

@@ -106,6 +106,14 @@ pub(super) struct QueueOf {
 struct Seen {
     resources: Option<Arc<ApiResources>>,
     watched: Vec<(&'static Kind, Watched)>,
+    begun: Begun,
+}
+
+/// The kinds whose watches discovery has begun last, together.
+#[derive(Default)]
+struct Begun {
+    at: Option<Instant>,
+    kinds: Vec<&'static Kind>,
 }
 
 impl DynamicWatches {
@@ -122,6 +130,18 @@ impl DynamicWatches {
     /// The kinds that are watched, and whether all objects that were there have been told of.
     pub fn kinds(&self) -> Vec<(&'static Kind, bool)> {
         self.seen.read().watched.iter().map(|(kind, watched)| (*kind, watched.is_synced())).collect()
+    }
+
+    /// Whether watches of this group began less than 30 seconds ago and one of them has not synced. An API that returns shows its objects in
+    /// any order, a dependent maybe later than its owner.
+    pub fn is_settling(&self, group: &str) -> bool {
+        let seen = self.seen.read();
+        let is_recent = seen.begun.at.is_some_and(|at| at.elapsed() < SETTLE_WITHIN);
+        let is_synced = |kind: &'static Kind| {
+            // Linear: both are the kinds of the cluster, for an orphaning owner within 30 seconds.
+            seen.watched.iter().any(|(held, watched)| std::ptr::eq(*held, kind) && watched.is_synced())
+        };
+        is_recent && seen.begun.kinds.iter().any(|kind| kind.group == group && !is_synced(kind))
     }
 
     /// What holds the objects of a resource that is watched, in whatever version. [`Store::is_filled`] returns whether a
@@ -353,6 +373,7 @@ impl Supervisor {
         self.watches.seen.write().resources = Some(Arc::clone(&resources));
         let wanted = self.wanted(&resources);
         self.end_unwanted(&resources, &wanted).await;
+        self.note_begun(&wanted);
         for kind in wanted {
             self.begin_or_share(&resources, kind).await;
         }
@@ -390,6 +411,19 @@ impl Supervisor {
             drop(registration);
             self.room.forgotten(kind, &mut |queue, key| self.watches.enqueue(queue, key));
             handle.release().await;
+        }
+    }
+
+    /// Notes the kinds whose watches are about to begin.
+    fn note_begun(&self, wanted: &[&'static Kind]) {
+        let kinds: Vec<&'static Kind> = {
+            let running = self.running.lock();
+            // Linear: both are the kinds of the cluster, once for each discovery.
+            let is_running = |kind: &'static Kind| running.iter().any(|held| std::ptr::eq(held.kind, kind));
+            wanted.iter().copied().filter(|kind| !is_running(kind)).collect()
+        };
+        if !kinds.is_empty() {
+            self.watches.seen.write().begun = Begun { at: Some(Instant::now()), kinds };
         }
     }
 

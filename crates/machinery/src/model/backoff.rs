@@ -125,14 +125,6 @@ impl<K: Eq + Hash, M: Moment> KeyBackoffs<K, M> {
     }
 }
 
-impl<K: Eq + Hash> KeyBackoffs<K> {
-    /// Until when a key is left alone after its last failure; `None` if it has not failed.
-    pub fn until(&self, key: &K) -> Option<Timestamp> {
-        let failed = self.failed.get(key)?;
-        failed.last.checked_add(failed.delay).ok()
-    }
-}
-
 impl<M: Moment> FailedKey<M> {
     /// Whether it failed so long ago that this does not count any more.
     fn is_over(self, now: M, longest: Duration) -> bool {
@@ -190,7 +182,6 @@ mod tests {
         assert_eq!(backoffs.remaining(&"a", at(2)), Some(SECOND));
         assert_eq!(backoffs.remaining(&"a", at(3)), None);
         assert_eq!(backoffs.remaining(&"c", at(0)), None);
-        assert_eq!([backoffs.until(&"a"), backoffs.until(&"c")], [Some(at(3)), None]);
         backoffs.forget(&"a");
         assert_eq!(backoffs.fail("a", at(4)), SECOND);
     }

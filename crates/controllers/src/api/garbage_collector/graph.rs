@@ -232,6 +232,17 @@ impl Graph {
         })
     }
 
+    /// Whether an object refers to this UID as to an object of `kind`, and no watch shows one.
+    pub fn is_missing(&self, uid: &Uid, kind: &Kind) -> bool {
+        let Some(node) = self.nodes.find(uid).and_then(|id| self.nodes.get(id)) else { return false };
+        node.is_virtual()
+            && node.dependents().iter().any(|held| {
+                let dependent = self.nodes.get(held.node);
+                let edge = dependent.and_then(|dependent| dependent.owners.get(held.edge as usize));
+                edge.is_some_and(|edge| edge.coordinates.are_of_kind(kind))
+            })
+    }
+
     fn find_or_insert(&mut self, uid: &Uid) -> NodeId {
         self.nodes.find(uid).unwrap_or_else(|| self.nodes.insert(uid.clone()))
     }

@@ -16,6 +16,9 @@
 //! - An owner that waits for its dependents goes on waiting when a watch ends: its dependents stay known as *unseen* ones. One
 //!   of them is read live every 30 seconds, until the watch of another version shows them or none is left. Unseen objects of a
 //!   resource that has not been served for ten minutes are forgotten, unless other objects refer to them or an owner waits for them.
+//! - An owner that orphans its dependents waits until all watches of its API group have synced, for up to 30 seconds after the group has
+//!   returned: a dependent that is listed later than its owner would be deleted. A dependent whose watch does not sync in this time is
+//!   deleted when it appears, as by kube-controller-manager.
 //! - What can't be looked up (a kind that is not served, a failed read) is neither absent nor there: the attempt is retried.
 //!
 //! # Where it differs from the original, on purpose
@@ -192,7 +195,13 @@ impl DynamicRoom for Hub {
 
     fn synced(&self, kind: &'static Kind, enqueue: Enqueue<'_>) {
         let mut affected = AffectedObjects::default();
-        self.graph.lock().shown(kind, &mut affected);
+        let unseen: Vec<Uid> = self.unseen.lock().since.keys().map(|key| Uid::from(&key.name)).collect();
+        {
+            let mut graph = self.graph.lock();
+            graph.shown(kind, &mut affected);
+            // The list lacks these owners, which no watch showed so far. One of them may have been deleted meanwhile.
+            affected.delete.extend(unseen.into_iter().filter(|uid| graph.is_missing(uid, kind)));
+        }
         put(affected, enqueue);
     }
 
@@ -261,7 +270,8 @@ impl Room<Found> for Attempts {
             _ => None,
         };
         let is_unseen = matches!(view.subject, Subject::Virtual { there: true, .. });
-        plan::plan(view).with_note(Found { absent: view.absent.clone(), blocker, is_unseen })
+        let is_unknown = matches!(view.subject, Subject::Virtual { there: false, unknown: Some(_), .. });
+        plan::plan(view).with_note(Found { absent: view.absent.clone(), blocker, is_unseen, is_unknown })
     }
 }
 
@@ -272,6 +282,10 @@ impl Kinds for DynamicWatches {
 
     fn served(&self, kind: &'static Kind) -> Result<Option<&'static Kind>, String> {
         self.served_row(kind)
+    }
+
+    fn is_settling(&self, group: &str) -> bool {
+        Self::is_settling(self, group)
     }
 }
 
@@ -284,6 +298,8 @@ struct Found {
     blocker: Option<(Uid, Blocker)>,
     /// Whether the object of the key exists and no watch shows it.
     is_unseen: bool,
+    /// Whether the object of the key could not be read.
+    is_unknown: bool,
 }
 
 /// Tells the graph what was found.
@@ -296,7 +312,7 @@ impl Memory<Found> for Absences {
     fn commit(&self, key: &Key, found: Found) {
         if found.is_unseen {
             self.hub.unseen.lock().add(key);
-        } else {
+        } else if !found.is_unknown {
             self.hub.unseen.lock().since.remove(key);
         }
         let mut affected = AffectedObjects::default();

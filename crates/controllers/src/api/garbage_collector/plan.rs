@@ -26,6 +26,8 @@ use coxswain_machinery::wire::{Str, Uid};
 
 /// Delay between two live reads of a blocking dependent that no watch shows. Equals the period of discovery.
 const UNSEEN: Duration = Duration::from_secs(30);
+/// Delay until an orphaning owner is looked at again whose API group has just returned.
+const SETTLING: Duration = Duration::from_secs(1);
 /// Limit of the delay between two live reads of an owner that no watch shows. The delay is [`UNSEEN`], or the time for which the owner
 /// has been known: a kind that cannot be watched may have thousands of owners.
 const LONGEST_UNSEEN: Duration = Duration::from_secs(1000);
@@ -41,6 +43,11 @@ pub fn plan(view: &View) -> Plan {
         Subject::Released { identity, at } => released(identity, *at),
         Subject::Blocked { found, .. } => blocked(found),
         Subject::Waiting { facts, live } => waiting(facts, live.meta()),
+        Subject::Settling => {
+            let mut plan = Plan::default();
+            plan.look_again_after(SETTLING);
+            plan
+        }
         Subject::Orphaning { owner, live, dependents } => orphaning(owner, live.meta(), dependents),
     }
 }

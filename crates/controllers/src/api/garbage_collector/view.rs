@@ -43,6 +43,9 @@ pub trait Kinds {
     /// # Errors
     /// Says why that cannot be found out.
     fn served(&self, kind: &'static Kind) -> Result<Option<&'static Kind>, String>;
+
+    /// Whether an API group has returned, and objects of it may not have been observed yet.
+    fn is_settling(&self, group: &str) -> bool;
 }
 
 /// Everything that a decision rests on.
@@ -106,6 +109,8 @@ pub enum Subject {
         /// It, as it is now.
         live: AnyObject,
     },
+    /// An object that is being deleted and leaves its dependents behind. They may be in its own API group, which has just returned.
+    Settling,
     /// An object that is being deleted and leaves its dependents behind.
     Orphaning {
         /// Which object it is.
@@ -245,6 +250,9 @@ fn observe_orphaning(
     facts: ObjectFacts,
     reads: &Reads,
 ) -> Result<Observation<View>, ObserveError> {
+    if kinds.is_settling(facts.identity.kind.group) {
+        return Ok(view(Subject::Settling));
+    }
     match find_itself(reads, &facts.identity) {
         Err(missing) => missing.end(),
         Ok(live) if live.meta().finalizers.iter().any(|held| held == ORPHAN_FINALIZER) => {

@@ -207,6 +207,11 @@ impl Held {
         self.backoff = Some(Backoff::after(self.backoff, task, at));
     }
 
+    /// Whether no pod has wanted it for six minutes.
+    pub(super) fn is_unwanted_for_long(&self, at: Duration) -> bool {
+        at.saturating_sub(self.unwanted_since.unwrap_or(at)) >= FORCED_AFTER
+    }
+
     /// Delays a task that cannot be judged yet. The volume stays attached, so no other node gets it meanwhile.
     pub(super) fn delay(&mut self, task: Task, at: Duration) {
         self.backoff = Some(Backoff::after(self.backoff, task, at));

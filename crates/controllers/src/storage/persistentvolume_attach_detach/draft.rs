@@ -37,6 +37,8 @@ pub(super) enum Ask {
     Attach(Str, Str),
     /// The VolumeAttachment of this name, which has this UID, is deleted.
     Detach(Str, Uid),
+    /// The API server is asked whether there is a VolumeAttachment of this name, which cannot be read.
+    Probe(Str),
 }
 
 /// What becomes of a node's volumes.
@@ -122,6 +124,11 @@ impl Draft {
                 && let Some(mut held) = self.progressed(view, held)
             {
                 if is_wanted && held.state == State::Attached {
+                    if held.is_leaving && held.unheard.is_none() && lacks_attachment(view, &volume, &held) {
+                        // Its detach could not be judged, because its VolumeAttachment could not be read: it may be gone. Other nodes
+                        // wait until this one has the volume.
+                        held.state = State::Uncertain;
+                    }
                     held.unwanted_since = None;
                     // It had begun to leave, and nobody was asked to take it away.
                     held.is_leaving &= held.under_way.is_some();
@@ -197,7 +204,7 @@ impl Draft {
                 None => self
                     .needs
                     .push(ATTACHMENT_COMPARED.of(Read::Object(&VOLUME_ATTACHMENTS, Key::new("", name)))),
-                Some(LiveAttachment::Unreadable) => {
+                Some(LiveAttachment::Unreadable { .. }) => {
                     held.missing_since = Some(view.at);
                     self.look_in(period);
                 }
@@ -231,6 +238,13 @@ impl Draft {
                 || listed.contains(volume)
         });
     }
+}
+
+/// Whether nothing is under way on a volume that needs a VolumeAttachment, and the cache lacks it.
+fn lacks_attachment(view: &View, volume: &Str, held: &Held) -> bool {
+    held.under_way.is_none()
+        && held.attachment.as_ref().is_some_and(|name| !view.attachments.contains_key(name))
+        && !view.needless.contains(volume)
 }
 
 /// The end of the period in which something was seen first.

@@ -95,12 +95,18 @@ impl Draft {
                 }
                 continue;
             }
-            let forced = why_forced(view, &held);
             let is_unknown = matches!(view.live, Live::Unreadable);
-            if is_unknown || used.contains(&volume) && forced.is_none() {
-                if is_unknown {
+            // The cache has to do for a Node that cannot be read, as it does in kube-controller-manager once a detach is forced.
+            let forced =
+                why_forced(view, if is_unknown { view.node.as_deref() } else { view.live.node() }, &held);
+            if forced.is_none() && (is_unknown || used.contains(&volume)) {
+                if is_unknown && !held.is_unwanted_for_long(view.at) {
                     held.delay(Task::Detach, view.at);
+                    // It is listed again until the backoff has passed. Then the answer to the patch that removes it shows the Node, and
+                    // pods that wait on other nodes are told until then where it is.
+                    held.is_leaving = false;
                 } else {
+                    // As in kube-controller-manager, another node may have it now.
                     held.failed(Task::Detach, view.at);
                 }
                 self.look_in(held.backs_off(Task::Detach, view.at).unwrap_or_default());
@@ -124,7 +130,15 @@ impl Draft {
         let found = match (view.attachments.get(&name), view.live_attachments.get(&name)) {
             (Some(found), _) => Some(found),
             (None, Some(LiveAttachment::Gone)) => None,
-            (None, Some(LiveAttachment::Unreadable)) => {
+            (None, Some(LiveAttachment::Unreadable { is_forbidden })) => {
+                if *is_forbidden || held.is_unwanted_for_long(view.at) {
+                    held.under_way = Some(Operation { task: Task::Detach, since: view.at, pods: Vec::new() });
+                    self.book.held.insert(volume.clone(), held);
+                    self.forced.extend(forced);
+                    self.asks.push(Ask::Probe(name));
+                    self.look_in(Duration::ZERO);
+                    return;
+                }
                 held.delay(Task::Detach, view.at);
                 self.look_in(held.backs_off(Task::Detach, view.at).unwrap_or_default());
                 self.end(source.as_deref(), Task::Detach, true, Duration::ZERO);
@@ -165,13 +179,11 @@ impl Draft {
     }
 }
 
-/// Why a volume is taken away whatever its node says, if it is: the node is not ready and had time enough, or somebody says that it
-/// is dead. Both by the node's word of this moment.
-fn why_forced(view: &View, held: &Held) -> Option<&'static str> {
-    let node = view.live.node();
-    let for_long = view.at.saturating_sub(held.unwanted_since.unwrap_or(view.at));
+/// Why a volume is taken away although its node may use it, if it is: the node is not ready and had six minutes, or a user has marked it as
+/// out of service.
+fn why_forced(view: &View, node: Option<&Node>, held: &Held) -> Option<&'static str> {
     let is_ready = node.is_some_and(Node::is_ready);
-    if view.rules.is_forced && for_long >= FORCED_AFTER && !is_ready {
+    if view.rules.is_forced && held.is_unwanted_for_long(view.at) && !is_ready {
         Some("timeout")
     } else {
         node.is_some_and(Node::is_out_of_service).then_some("out-of-service")

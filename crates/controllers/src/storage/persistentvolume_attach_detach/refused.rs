@@ -46,6 +46,11 @@ pub(super) fn refused(view: &View) -> Draft {
         } else if let Some(held) = held.get(name).and_then(|volume| draft.book.held.get_mut(*volume)) {
             held.is_leaving = true;
             held.unwanted_since = held.unwanted_since.or(Some(view.at));
+            if failure.code == 409 && !view.attachments.contains_key(name) {
+                // The answer to a probe: the API server has the VolumeAttachment, and the cache has yet to show it.
+                held.unheard = Some(Backoff::after(held.unheard, Task::Detach, view.at));
+                continue;
+            }
             held.failed(Task::Detach, view.at);
             let source = held.source.clone();
             draft.end(source.as_deref(), Task::Detach, true, Duration::ZERO);

@@ -21,6 +21,7 @@ mod coming;
 mod going;
 mod properties;
 mod starting;
+mod unreadable;
 mod waking;
 
 const DRIVER: &str = "csi.example.com";
@@ -42,6 +43,8 @@ struct Stage {
     unheard: Vec<VolumeAttachment>,
     /// Resources of which nothing can be read.
     unreadable: Vec<&'static str>,
+    /// The answer to those reads: 403, or 0 for one that makes no sense.
+    unreadable_code: u16,
     /// What has happened.
     log: Vec<String>,
     look_in: Option<Duration>,
@@ -103,6 +106,7 @@ impl Stage {
             live: Vec::new(),
             unheard: Vec::new(),
             unreadable: Vec::new(),
+            unreadable_code: 0,
             log: Vec::new(),
             look_in: None,
         }
@@ -305,10 +309,20 @@ impl Stage {
         for need in needs {
             let (kind, key, found) = self.read(need);
             self.log.push(format!("read {kind}"));
-            let malformed = || ApiError::Malformed { request: "GET".to_owned(), what: "nonsense".to_owned() };
+            let error = || match self.unreadable_code {
+                0 => ApiError::Malformed { request: "GET".to_owned(), what: "nonsense".to_owned() },
+                code => ApiError::Refused {
+                    request: "GET".to_owned(),
+                    code,
+                    reason: Str::EMPTY,
+                    message: "no".to_owned(),
+                    status: Box::default(),
+                    retry_after: None,
+                },
+            };
             // Linear: two resources are read.
             let is_readable = !self.unreadable.contains(&kind.resource);
-            reads = reads.with_object(kind, key, if is_readable { Ok(found) } else { Err(malformed()) });
+            reads = reads.with_object(kind, key, if is_readable { Ok(found) } else { Err(error()) });
         }
         reads
     }
@@ -397,6 +411,16 @@ impl Stage {
                     put(self.world.attachments.store(), made.clone());
                 }
                 (line, Some(Arc::new(made) as AnyObject))
+            }
+            Verb::Delete { .. } if self.world.attachments.get(&write.key).is_none() => {
+                // Linear: few.
+                if self.unheard.iter().any(|made| made.metadata.name == name) {
+                    self.log.push("delete conflicts".to_owned());
+                    failures.push(Failure { code: 409, reason: "Conflict".into(), ..refusal(write) });
+                    return;
+                }
+                assert!(write.tolerate.gone, "{write}");
+                ("delete finds nothing".to_owned(), None)
             }
             Verb::Delete { uid, .. } => {
                 let mut found = VolumeAttachment::clone(&self.world.attachments.get(&write.key).unwrap());

@@ -63,7 +63,10 @@ pub(super) enum Live {
 #[derive(Clone, Debug)]
 pub(super) enum LiveAttachment {
     /// It could not be read, so it does not count as gone.
-    Unreadable,
+    Unreadable {
+        /// Whether no role lets it be read: a retry will not help.
+        is_forbidden: bool,
+    },
     Gone,
     Is(Arc<VolumeAttachment>),
 }
@@ -165,7 +168,7 @@ pub(super) fn observe(world: &World, key: &Key, failures: &[Failure], read: &Rea
                 .map_or(LiveAttachment::Gone, LiveAttachment::Is),
             Some(Err(error)) => {
                 unreadable.push(format!("{VOLUME_ATTACHMENTS} {name} cannot be read: {}", error.message()));
-                LiveAttachment::Unreadable
+                LiveAttachment::Unreadable { is_forbidden: error.code() == 403 }
             }
         };
         live_attachments.insert(name, live);

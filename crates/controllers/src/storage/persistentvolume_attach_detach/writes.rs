@@ -13,6 +13,9 @@ use coxswain_machinery::model::plan::{Patch, Tolerate, Verb};
 use coxswain_machinery::model::{Key, Write};
 use coxswain_machinery::wire::{Message as _, Str};
 
+/// A UID that no object has.
+const NO_OBJECT: &str = "00000000-0000-0000-0000-000000000000";
+
 /// What an attacher is asked for; `None` for what it cannot be asked for.
 pub(super) fn ask(view: &View, ask: &Ask) -> Option<Write> {
     let (name, verb, tolerate) = match ask {
@@ -23,6 +26,10 @@ pub(super) fn ask(view: &View, ask: &Ask) -> Option<Write> {
         }
         Ask::Detach(name, uid) => {
             (name, Verb::delete(uid.clone()), Tolerate { absent: true, ..Tolerate::default() })
+        }
+        // A 404 shows that there is none. The precondition holds for no object, so one that is there stays, and the answer is a conflict.
+        Ask::Probe(name) => {
+            (name, Verb::delete(NO_OBJECT.into()), Tolerate { gone: true, ..Tolerate::default() })
         }
     };
     let write = Write::new(&VOLUME_ATTACHMENTS, Key::new("", name.clone()), verb);

@@ -147,7 +147,7 @@ fn unbound(view: &ClaimView) -> Verdict {
 pub(super) fn plan(view: &ClaimView, now: Timestamp) -> Plan<Note> {
     let mut note = Note { answers: view.answers.clone(), ..Note::default() };
     let planned = match view.failures.first() {
-        Some(failure) => record(view, failure, now, &mut note),
+        Some(failure) => record(view, failure, &mut note),
         None => decide(view, now, &mut note),
     };
     let planned = planned.unwrap_or_else(|error| Plan { retry: Some(error.to_string()), ..Plan::default() });
@@ -183,9 +183,9 @@ fn decide(view: &ClaimView, now: Timestamp, note: &mut Note) -> Result<Plan, Wir
 }
 
 /// Emits and counts a failure to provision, which is retried after a backoff. The queue retries all other failures.
-fn record(view: &ClaimView, failure: &Failure, now: Timestamp, note: &mut Note) -> Result<Plan, WireError> {
+fn record(view: &ClaimView, failure: &Failure, note: &mut Note) -> Result<Plan, WireError> {
     let claim = &view.claim;
-    let failed = Some((claim.metadata.uid.clone(), now));
+    let failed = Some(claim.metadata.uid.clone());
     if failure.kind == &PERSISTENT_VOLUMES && failure.verb == "create" {
         note.failed = failed;
         if failure.reason != UNPREPARED {
@@ -286,7 +286,7 @@ fn lost(view: &ClaimView, loss: Loss) -> Result<Plan, WireError> {
 }
 
 fn provision(view: &ClaimView, by: Provisioner, now: Timestamp, note: &mut Note) -> Result<Plan, WireError> {
-    if !view.settings.provisions || view.until.is_some_and(|until| now < until) {
+    if !view.settings.provisions || view.backs_off {
         return Ok(Plan::default());
     }
     let begins = |note: &mut Note| {
@@ -306,7 +306,7 @@ fn provision(view: &ClaimView, by: Provisioner, now: Timestamp, note: &mut Note)
         }
         Provisioner::HostPath => {
             begins(note);
-            make_directory(view, now, note)
+            make_directory(view, note)
         }
     }
 }
@@ -325,10 +325,10 @@ fn ask(view: &ClaimView, provisioner: &str) -> Result<Vec<Step>, WireError> {
 }
 
 /// A directory of the manager's machine, and the volume in it. The directory is named after the claim, so a second try finds it.
-fn make_directory(view: &ClaimView, now: Timestamp, note: &mut Note) -> Result<Plan, WireError> {
+fn make_directory(view: &ClaimView, note: &mut Note) -> Result<Plan, WireError> {
     let (claim, Some(class)) = (&view.claim, &view.class) else { return Ok(Plan::default()) };
     if let Some(why) = provisioning::refused_at_once(claim) {
-        return Ok(refused(view, why, now, note));
+        return Ok(refused(view, why, note));
     }
     let asked = ask(view, provisioning::HOST_PATH)?;
     if !asked.is_empty() {
@@ -338,9 +338,9 @@ fn make_directory(view: &ClaimView, now: Timestamp, note: &mut Note) -> Result<P
         return Ok(Plan::default());
     }
     match provisioning::refusal(claim, class, view.settings.makes_directories, view.node_is_there) {
-        Some(Refusal::Told(why)) => return Ok(refused(view, why, now, note)),
+        Some(Refusal::Told(why)) => return Ok(refused(view, why, note)),
         Some(Refusal::Reschedule(why)) => {
-            let mut plan = refused(view, why, now, note);
+            let mut plan = refused(view, why, note);
             plan.steps.extend(rescheduled(view)?);
             return Ok(plan);
         }
@@ -364,8 +364,8 @@ fn make_directory(view: &ClaimView, now: Timestamp, note: &mut Note) -> Result<P
 }
 
 /// A claim for which no directory is made. It is left alone for a while.
-fn refused(view: &ClaimView, why: String, now: Timestamp, note: &mut Note) -> Plan {
-    note.failed = Some((view.claim.metadata.uid.clone(), now));
+fn refused(view: &ClaimView, why: String, note: &mut Note) -> Plan {
+    note.failed = Some(view.claim.metadata.uid.clone());
     note.counted.push(Counted::Failed(Operation::Provision, provisioning::HOST_PATH.into()));
     steps(vec![told(view, true, "ProvisioningFailed", why)])
 }

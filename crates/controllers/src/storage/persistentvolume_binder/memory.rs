@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use coxswain_machinery::api::Object;
@@ -14,10 +13,8 @@ use coxswain_machinery::framework::Memory;
 use coxswain_machinery::informer::{Awaited, Lister, downcast};
 use coxswain_machinery::model::Key;
 use coxswain_machinery::model::backoff::{ExponentialBackoff, KeyBackoffs};
-use coxswain_machinery::model::clock::SteadyClock;
-#[cfg(test)]
-use coxswain_machinery::model::clock::SteadyTime;
-use coxswain_machinery::random::{HashMap, HashSet};
+use coxswain_machinery::model::clock::{SteadyClock, SteadyTime};
+use coxswain_machinery::random::HashMap;
 use coxswain_machinery::wire::{Str, Uid};
 
 use super::facts::is_meant_for;
@@ -44,11 +41,9 @@ struct Held {
     takers: HashMap<Key, Str>,
     /// Recyclings that have begun, by the volumes' keys. Each of them holds for one release of one volume.
     recyclers: HashMap<Key, Recycler>,
-    /// Measures the age of recyclings. The clock of the machine may be set meanwhile.
+    /// Measures backoffs and the age of recyclings. The wall clock may be set while one runs.
     clock: SteadyClock,
-    failures: KeyBackoffs<(Key, Uid)>,
-    /// Objects whose backoff is over and that are being tried again.
-    due: HashSet<(Key, Uid)>,
+    failures: KeyBackoffs<(Key, Uid), SteadyTime>,
 }
 
 #[derive(Debug)]
@@ -69,7 +64,6 @@ impl Ledger {
             recyclers: HashMap::default(),
             clock: SteadyClock::start(),
             failures: KeyBackoffs::new(BACKOFF),
-            due: HashSet::default(),
         };
         Self { claims, volumes, held: Mutex::new(held) }
     }
@@ -118,16 +112,10 @@ impl Ledger {
         self.held.lock().recyclers.get(volume).cloned()
     }
 
-    /// Until when an object is left alone after an operation on it has failed.
-    pub(super) fn until(&self, key: &Key, uid: &Uid) -> Option<Timestamp> {
-        self.held.lock().failures.until(&(key.clone(), uid.clone()))
-    }
-
-    /// The same, unless the object is being tried again.
-    pub(super) fn backs_off(&self, key: &Key, uid: &Uid) -> Option<Timestamp> {
-        let (held, at) = (self.held.lock(), (key.clone(), uid.clone()));
-        // Linear: no, this field is a set.
-        held.failures.until(&at).filter(|_| !held.due.contains(&at))
+    /// Whether the backoff of an object runs after an operation on it has failed.
+    pub(super) fn backs_off(&self, key: &Key, uid: &Uid) -> bool {
+        let held = self.held.lock();
+        held.failures.remaining(&(key.clone(), uid.clone()), held.clock.now()).is_some()
     }
 
     /// A plan for a key is about to be carried out.
@@ -153,7 +141,6 @@ impl Ledger {
     /// A reconcile of a key has ended; whether it failed.
     pub(super) fn ended(&self, key: &Key, has_failed: bool) {
         let mut held = self.held.lock();
-        held.due.retain(|(due, _)| due != key);
         if has_failed {
             held.release(key);
         } else if let Some(volume) = held.takers.get(key).cloned()
@@ -178,7 +165,7 @@ impl Ledger {
         self.held.lock().clock.now().since(recycler.begun())
     }
 
-    /// Stops the clock of recyclings at a time, for tests.
+    /// Stops the clock at a time, for tests.
     #[cfg(test)]
     pub(super) fn stop_clock(&self, at: SteadyTime) {
         self.held.lock().clock = SteadyClock::stopped_at(at);
@@ -233,12 +220,10 @@ impl Memory<Note> for Ledger {
             Some(Recycling::Succeeded | Recycling::Ended) => drop(held.recyclers.remove(key)),
             None => {}
         }
-        if let Some(uid) = note.due {
-            held.due.insert((key.clone(), uid));
-        }
-        if let Some((uid, at)) = note.failed {
-            held.failures.fail((key.clone(), uid), at);
-            held.failures.sweep(at);
+        if let Some(uid) = note.failed {
+            let now = held.clock.now();
+            held.failures.fail((key.clone(), uid), now);
+            held.failures.sweep(now);
         }
     }
 }

@@ -17,10 +17,8 @@ pub(super) struct Note {
     pub(super) reserves: Option<(Str, Str)>,
     /// What becomes of the volume's recycling.
     pub(super) recycling: Option<Recycling>,
-    /// An operation on the object with this UID has failed at this time.
-    pub(super) failed: Option<(Uid, Timestamp)>,
-    /// The backoff of the object with this UID is over: it is tried again.
-    pub(super) due: Option<Uid>,
+    /// An operation on the object with this UID has failed.
+    pub(super) failed: Option<Uid>,
     /// What metrics count of it.
     pub(super) counted: Vec<Counted>,
 }

@@ -88,7 +88,7 @@ pub(super) fn of_claim(view: &ClaimView) -> Vec<String> {
 pub(super) fn of_volume(view: &VolumeView) -> Vec<String> {
     let said = match view {
         VolumeView::Gone(_) => "The volume is gone.".to_owned(),
-        VolumeView::BacksOff(..) => {
+        VolumeView::BacksOff => {
             "The claim of the volume is gone. Reclaiming the volume has failed, and is tried again after a while.".to_owned()
         }
         VolumeView::BeingBound => "The volume is being bound at this moment.".to_owned(),

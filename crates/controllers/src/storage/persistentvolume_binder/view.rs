@@ -3,8 +3,6 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
-
 use super::facts::{self, BIND_COMPLETED, SELECTED_NODE, claimed_by, has};
 use super::free::FreeVolumes;
 use super::matching::Wish;
@@ -26,7 +24,7 @@ use coxswain_machinery::framework::{
 };
 use coxswain_machinery::informer::{Indexed, Lister, downcast};
 use coxswain_machinery::model::{Failure, Key};
-use coxswain_machinery::wire::{Str, Uid};
+use coxswain_machinery::wire::Str;
 
 /// What both rooms read.
 pub(super) struct Binder {
@@ -74,8 +72,8 @@ pub(super) struct ClaimView {
     pub(super) node_is_there: bool,
     /// Whether the volume that is made for it is there already.
     pub(super) is_made: bool,
-    /// Until when it is left alone after something has failed.
-    pub(super) until: Option<Timestamp>,
+    /// Whether its backoff runs after something has failed.
+    pub(super) backs_off: bool,
     pub(super) settings: Arc<Settings>,
     /// What has failed in this reconcile.
     pub(super) failures: Vec<Failure>,
@@ -90,8 +88,8 @@ pub(super) enum VolumeView {
     Gone(Option<Begun>),
     /// A claim's reconcile is writing it.
     BeingBound,
-    /// Reclaiming the volume with this UID has failed, and is not tried again before this time. It was not read live.
-    BacksOff(Uid, Timestamp),
+    /// Reclaiming it has failed, and its backoff runs. It was not read live.
+    BacksOff,
     /// It is there.
     There(Box<Held>),
 }
@@ -110,7 +108,8 @@ pub(super) struct Held {
     pub(super) recycler: Option<RecyclerPod>,
     /// The recycling that this process has begun, for this release or an earlier one.
     pub(super) begun: Option<Begun>,
-    pub(super) until: Option<Timestamp>,
+    /// Whether its backoff runs after reclaiming it has failed.
+    pub(super) backs_off: bool,
     pub(super) failures: Vec<Failure>,
     pub(super) settings: Arc<Settings>,
     pub(super) answers: Vec<AnyObject>,
@@ -201,7 +200,7 @@ impl Binder {
             candidates: if is_open { self.candidates(&claim, waits) } else { Vec::new() },
             unscheduled: if is_open { self.unscheduled(key) } else { Vec::new() },
             node_is_there: node.is_none_or(is_there),
-            until: self.ledger.until(key, &claim.metadata.uid),
+            backs_off: self.ledger.backs_off(key, &claim.metadata.uid),
             failures: failures.to_vec(),
             answers: answers(read),
             settings: Arc::clone(&self.settings),
@@ -295,11 +294,8 @@ impl Binder {
         let mut claim = self.claimant(&volume, read)?;
         // What destroys data rests on the volume, and on the claim, as the API server has them now.
         if is_released(&volume, &claim) && is_destroyed_by(&volume) {
-            if failures.is_empty()
-                && is_over(&volume)
-                && let Some(until) = self.ledger.backs_off(key, &volume.metadata.uid)
-            {
-                return Ok(Some(VolumeView::BacksOff(volume.metadata.uid.clone(), until)));
+            if failures.is_empty() && is_over(&volume) && self.ledger.backs_off(key, &volume.metadata.uid) {
+                return Ok(Some(VolumeView::BacksOff));
             }
             let Some(found) = live((&BINDER_VOLUME, &PERSISTENT_VOLUMES), key, read)? else {
                 return Ok(None);
@@ -315,7 +311,7 @@ impl Binder {
             if is_directory { provisioning::HOST_PATH.into() } else { provisioning::label(class.as_deref()) };
         Ok(Some(VolumeView::There(Box::new(Held {
             begun,
-            until: self.ledger.until(key, &volume.metadata.uid),
+            backs_off: self.ledger.backs_off(key, &volume.metadata.uid),
             failures: failures.to_vec(),
             settings: Arc::clone(&self.settings),
             answers: answers(read),

@@ -100,10 +100,7 @@ pub(super) fn plan(view: &VolumeView, now: Timestamp) -> Plan<Note> {
             let plan = Plan { requeue_after: Some(BINDING_TAKES), ..Plan::default() };
             return plan.with_note(Note::default());
         }
-        VolumeView::BacksOff(_, until) if now < *until => return Plan::default().with_note(Note::default()),
-        VolumeView::BacksOff(uid, _) => {
-            return again(Vec::new()).with_note(Note { due: Some(uid.clone()), ..Note::default() });
-        }
+        VolumeView::BacksOff => return Plan::default().with_note(Note::default()),
         VolumeView::There(held) => held,
     };
     let mut note = Note { answers: held.answers.clone(), ..Note::default() };
@@ -231,12 +228,12 @@ fn reclaimed(held: &Held, what: &Reclaim, now: Timestamp, note: &mut Note) -> Re
     match what {
         Reclaim::Nothing => Ok(Plan::default()),
         Reclaim::Fail(reason, why) => fail(held, reason, why),
-        _ if held.until.is_some_and(|until| now < until) => Ok(Plan::default()),
-        Reclaim::DeleteDirectory(path) => delete(held, path, now, note),
+        _ if held.backs_off => Ok(Plan::default()),
+        Reclaim::DeleteDirectory(path) => delete(held, path, note),
         Reclaim::NoDirectory => {
             let (uid, name) = (held.volume.metadata.uid.clone(), &held.volume.metadata.name);
             note.counted.push(Counted::Failed(Operation::Delete, held.plugin.clone()));
-            note.failed = Some((uid, now));
+            note.failed = Some(uid);
             let why = format!(
                 "failed to create deleter for volume {name:?}: spec.PersistentVolumeSource.HostPath is nil"
             );
@@ -251,11 +248,11 @@ fn reclaimed(held: &Held, what: &Reclaim, now: Timestamp, note: &mut Note) -> Re
 }
 
 /// The directory goes, then the finalizer that kept the volume for that, then the volume.
-fn delete(held: &Held, path: &str, now: Timestamp, note: &mut Note) -> Result<Plan, WireError> {
+fn delete(held: &Held, path: &str, note: &mut Note) -> Result<Plan, WireError> {
     let volume = &held.volume;
     if let Some(why) = reclaiming::refused_path(path) {
         note.counted.push(Counted::Refused(Operation::Delete));
-        note.failed = Some((volume.metadata.uid.clone(), now));
+        note.failed = Some(volume.metadata.uid.clone());
         return fail(held, FAILED_DELETE, &why);
     }
     let meta = &volume.metadata;
@@ -460,7 +457,7 @@ fn record(held: &Held, failure: &Failure, now: Timestamp, note: &mut Note) -> Re
     if let Some(old) = failure.existing.as_ref() {
         all.push(without_pod(failure.key.clone(), old.meta().uid.clone()));
     }
-    note.failed = (reason == FAILED_DELETE).then(|| (held.volume.metadata.uid.clone(), now));
+    note.failed = (reason == FAILED_DELETE).then(|| held.volume.metadata.uid.clone());
     all.extend(fail(held, reason, &why)?.steps);
     // The next resync, or a change, tries again.
     Ok(Plan { end: true, ..steps(all) })

@@ -27,7 +27,7 @@ use coxswain_machinery::api::kinds::{HORIZONTAL_POD_AUTOSCALERS, PODS};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, Loop, LoopSettings,
-    Observation, ObserveError, QueueConfig, Reads, Room, RoomAdapter, wake,
+    Observation, ObserveError, Reads, Room, RoomAdapter, wake,
 };
 use coxswain_machinery::informer::{Delta, Labelled, Lister};
 use coxswain_machinery::model::clock::SteadyClock;
@@ -103,7 +103,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
             kind: Some(&HORIZONTAL_POD_AUTOSCALERS),
             settings: LoopSettings {
                 sets_aside: true,
-                backoff: QueueConfig { slack: settings.slack(), ..QueueConfig::default() },
+                backoff: settings.backoff(),
                 ..LoopSettings::with_workers(build.config.flags.concurrent_horizontal_pod_autoscaler_syncs)
             },
             wake_ups: vec![

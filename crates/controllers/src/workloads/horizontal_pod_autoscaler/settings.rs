@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use coxswain_machinery::api::autoscaling::ScalingRules;
+use coxswain_machinery::framework::QueueConfig;
 use coxswain_machinery::model::quantity::Quantity;
 use coxswain_machinery::options::Config;
 
@@ -28,9 +29,19 @@ pub(super) struct Settings {
 }
 
 impl Settings {
+    /// Returns the delays of the queue. A reconcile that fails is retried after one period, as by kube-controller-manager.
+    pub(super) fn backoff(&self) -> QueueConfig {
+        QueueConfig {
+            base_delay: self.sync_period,
+            max_delay: self.sync_period,
+            slack: self.slack(),
+            ..QueueConfig::default()
+        }
+    }
+
     /// How much later than its period an autoscaler may be looked at: a hundredth of it. A thousand autoscalers are looked at one by
     /// one otherwise, and two requests that are alone cost twice what they cost among others.
-    pub(super) fn slack(&self) -> Duration {
+    fn slack(&self) -> Duration {
         self.sync_period / 100
     }
 
@@ -64,6 +75,14 @@ mod tests {
     use coxswain_machinery::options::{Config, Flags};
 
     use super::Settings;
+
+    #[test]
+    fn failed_reconciles_are_retried_after_one_period() {
+        let seconds = Duration::from_secs(7);
+        let flags = Flags { horizontal_pod_autoscaler_sync_period: seconds, ..Flags::default() };
+        let backoff = Settings::of(&Config { flags, ..Config::default() }, &|_| false).backoff();
+        assert_eq!((backoff.base_delay, backoff.max_delay), (seconds, seconds));
+    }
 
     #[test]
     fn flags_and_gates_are_its_settings() {

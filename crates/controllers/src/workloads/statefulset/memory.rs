@@ -52,7 +52,15 @@ pub(super) enum Search {
 #[derive(Debug, Default)]
 pub(super) struct Remembered {
     answers: Mutex<Answers>,
-    searches: Mutex<HashMap<Key, Stopped>>,
+    searches: Mutex<Searches>,
+}
+
+#[derive(Debug, Default)]
+struct Searches {
+    /// Searches that the next reconcile continues.
+    stopped: HashMap<Key, Stopped>,
+    /// Progress of the reconciles under way. They count from the start of the reconcile, so it takes effect at the end.
+    under_way: HashMap<Key, Search>,
 }
 
 #[derive(Debug, Default)]
@@ -68,11 +76,11 @@ impl Remembered {
         self.answers.lock().held.contains(same)
     }
 
-    /// Returns the collision count with which the search of this StatefulSet continues, or 0 if there is no search.
-    pub(super) fn tried_names(&self, key: &Key, set: &StatefulSet, template: &str) -> i32 {
+    /// Returns the collision count with which the search of this StatefulSet continues, if there is a search.
+    pub(super) fn tried_names(&self, key: &Key, set: &StatefulSet, template: &str) -> Option<i32> {
         let searches = self.searches.lock();
         let is_of = |held: &&Stopped| held.set == set.metadata.uid && held.template == template;
-        searches.get(key).filter(is_of).map_or(0, |held| held.collisions)
+        searches.stopped.get(key).filter(is_of).map(|held| held.collisions)
     }
 
     fn add(&self, same: Sameness) {
@@ -93,16 +101,20 @@ impl Memory<Note> for Remembered {
         if let Some(same) = note.same {
             self.add(same);
         }
-        match note.search {
-            Search::Unchanged => {}
-            Search::Stopped(stopped) => _ = self.searches.lock().insert(key.clone(), stopped),
-            Search::Ended => _ = self.searches.lock().remove(key),
+        if note.search != Search::Unchanged {
+            self.searches.lock().under_way.insert(key.clone(), note.search);
         }
     }
 
     fn ended(&self, key: &Key, ended: ReconcileEnd<'_>) {
-        if matches!(ended.outcome, Outcome::Absent) {
-            self.searches.lock().remove(key);
+        let Searches { stopped, under_way } = &mut *self.searches.lock();
+        let search = under_way.remove(key).unwrap_or_default();
+        match search {
+            Search::Stopped(search) if !matches!(ended.outcome, Outcome::Absent) => {
+                stopped.insert(key.clone(), search);
+            }
+            Search::Unchanged if !matches!(ended.outcome, Outcome::Absent) => {}
+            _ => _ = stopped.remove(key),
         }
     }
 }

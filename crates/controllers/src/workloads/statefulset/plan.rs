@@ -141,7 +141,7 @@ pub(super) fn search(view: &View) -> Search {
     if view.present.revision().is_some() {
         return Search::Ended;
     }
-    if view.taken < NAMES_OF_A_RECONCILE {
+    if view.taken == 0 {
         return Search::Unchanged;
     }
     let (set, template) = (view.set.metadata.uid.clone(), view.document.hash(0).as_str().to_owned());

@@ -128,10 +128,8 @@ pub(super) fn observe(
     let templates = claim_templates(&set).map_err(malformed)?;
     let template_labels = pods::template_metadata(&set.spec.template).map_err(malformed)?.labels;
     let document = TemplateDocument::of(&set.spec.template, Numbers::Doubles).map_err(malformed)?;
-    let collisions = room
-        .memory
-        .tried_names(key, &set, document.hash(0).as_str())
-        .max(set.status.collision_count.unwrap_or(0));
+    let tried = room.memory.tried_names(key, &set, document.hash(0).as_str());
+    let collisions = tried.or(set.status.collision_count).unwrap_or(0);
     let mut view = View {
         pods: members(room, &set, &selector, read),
         settled: settled(read),
@@ -154,7 +152,7 @@ pub(super) fn observe(
     view.present = Present::of(&view.revisions, &view.document);
     if view.present.revision().is_some() {
         // One that this reconcile has made: the names that it found taken were taken by others.
-        view.collisions = view.collisions.saturating_add(view.taken as i32);
+        view.collisions = view.collisions.wrapping_add(view.taken as i32);
     }
     let mut needs = Vec::new();
     if matches!(view.present, Present::Missing(_)) && !view.set.metadata.is_deleting() {
@@ -286,7 +284,8 @@ fn find_taken(view: &mut View, read: &Reads) -> Result<Option<DeclaredRead>, Obs
         }
         _ => met.len(),
     };
-    view.collisions = view.collisions.saturating_add(i32::try_from(others).unwrap_or(i32::MAX));
+    // As in kube-controller-manager the count wraps around: the same name would be tried again otherwise.
+    view.collisions = view.collisions.wrapping_add(others as i32);
     Ok(None)
 }
 

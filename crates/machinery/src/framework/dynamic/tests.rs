@@ -263,6 +263,25 @@ async fn resources_come_and_go() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn group_that_returns_settles_until_its_watches_have_synced_or_30_seconds() {
+    let mut bench = Bench::new(&["/v1/pods"], &[("widgets", &["w"])]);
+    bench.start().await;
+    let settles = || ["example.com", ""].map(|group| bench.supervisor.watches().is_settling(group));
+    assert_eq!(settles(), [false, false]);
+    bench.cluster.slow.lock().insert("gears");
+    bench.cluster.resources.lock().extend(["example.com/v1/gears", "example.com/v1/widgets"]);
+    bench.discovery.invalidate();
+    while bench.ears.heard.lock().is_empty() {
+        sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(bench.kinds().last().unwrap(), "widgets.example.com v1 true");
+    assert_eq!(settles(), [true, false], "gears have not synced");
+    sleep(SETTLE_WITHIN).await;
+    assert_eq!(settles(), [false, false], "a watch that never syncs is not waited for");
+    bench.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn another_version_takes_over_when_the_old_one_has_ended() {
     let mut bench = Bench::new(&["example.com/v2/widgets"], &[("widgets", &["w"])]);
     bench.start().await;

@@ -20,7 +20,7 @@ use crate::wire::{path, unwrap_envelope};
 /// Depth up to which the oracle answers; serde refuses more than 127 levels, Go more than 10000.
 const DEEPEST: usize = 100;
 
-fn asked(text: &str) -> Vec<u8> {
+pub(super) fn asked(text: &str) -> Vec<u8> {
     raw_bytes(text).into_owned()
 }
 
@@ -380,11 +380,15 @@ fn generate_object(random: &mut Random) -> String {
 }
 
 fn read_object(text: &str) -> Option<Value> {
-    let envelope = Bytes::from(object_from_json(&raw_bytes(text)).ok()?);
+    seen_in_envelope(&object_from_json(&raw_bytes(text)).ok()?.into())
+}
+
+/// Returns all that controllers see of an object in its envelope.
+pub(super) fn seen_in_envelope(envelope: &Bytes) -> Option<Value> {
     let head = |path| get(envelope.get(4..)?, path).ok()??.text().ok();
     let api_version = head(path!(Envelope, typeMeta.apiVersion))?;
     let kind = head(path!(Envelope, typeMeta.kind))?;
-    let object = canonical(&api_version, &kind, &unwrap_envelope(&envelope).ok()?).ok()?;
+    let object = canonical(&api_version, &kind, &unwrap_envelope(envelope).ok()?).ok()?;
     seen(&api_version, &kind, &object.into())
 }
 
@@ -399,11 +403,11 @@ fn is_lossy(text: &str) -> bool {
 }
 
 /// Returns the kind that Go read.
-fn kind_of(reading: &Value) -> Option<(&str, &str)> {
+pub(super) fn kind_of(reading: &Value) -> Option<(&str, &str)> {
     Some((reading["apiVersion"].as_str()?, reading["kind"].as_str()?))
 }
 
-fn understood(_: &str, reading: Value) -> Value {
+pub(super) fn understood(_: &str, reading: Value) -> Value {
     let shown = kind_of(&reading).and_then(|(api_version, kind)| seen_by_go(api_version, kind, &reading));
     shown.unwrap_or(reading)
 }

@@ -1,48 +1,19 @@
 //! From JSON to protobuf.
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::merged::{Members, Repeated, put_merged};
 use super::read::lossy_json;
 use super::schema::{Cardinality, FieldType, MessageId, SCHEMA};
 use super::{ASIDE, JsonError};
 use crate::wire::envelope::{HeadMeta, RawExtension, WatchEvent};
 use crate::wire::splice::{put_bytes, put_varint, put_varint_field};
 use crate::wire::{MalformedTime, WallTime, field, wrap_envelope};
-
-/// The members of an object with their unparsed values. A later member replaces an earlier one of the same name.
-#[derive(Default)]
-pub(super) struct Members<'a> {
-    held: BTreeMap<String, &'a RawValue>,
-    /// Names that occur more than once.
-    repeated: BTreeSet<String>,
-}
-
-impl<'a> Members<'a> {
-    pub(super) fn get(&self, name: &str) -> Option<&'a RawValue> {
-        self.held.get(name).copied().filter(|value| !is_null(value))
-    }
-
-    pub(super) fn contains(&self, name: &str) -> bool {
-        self.held.contains_key(name)
-    }
-}
-
-/// Rule for a message in which a member of the table occurs twice. Go merges both.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Repeated {
-    /// The message is refused. An API server that knows the kind writes no such object.
-    Refused,
-    /// The last one is read. Any user may run such a server, and the object must not be hidden.
-    LastCounts,
-}
 
 /// An event of a watch, as a line of JSON.
 #[derive(Deserialize)]
@@ -93,37 +64,6 @@ fn in_protobuf(
     Ok(out)
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Collect;
-        impl<'de> Visitor<'de> for Collect {
-            type Value = Members<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
-                let mut members = Members::default();
-                while let Some((name, value)) = entries.next_entry::<String, &RawValue>()? {
-                    match members.held.entry(name) {
-                        Entry::Vacant(entry) => drop(entry.insert(value)),
-                        Entry::Occupied(mut entry) => {
-                            members.repeated.insert(entry.key().clone());
-                            // In Go a null that follows changes nothing.
-                            if !is_null(value) {
-                                entry.insert(value);
-                            }
-                        }
-                    }
-                }
-                Ok(members)
-            }
-        }
-        deserializer.deserialize_map(Collect)
-    }
-}
-
 /// Returns the group version or the kind of an object, by the name of the member.
 pub(super) fn stated(members: &Members<'_>, name: &str) -> Result<String, JsonError> {
     match members.get(name) {
@@ -143,10 +83,10 @@ fn states_once(members: &Members<'_>) -> Result<(), JsonError> {
     };
     for name in ["apiVersion", "kind"] {
         let is_spelling = |member: &str| member.chars().map(fold).eq(name.chars().map(fold));
-        if members.held.keys().any(|member| member != name && is_spelling(member)) {
+        if members.names().any(|member| member != name && is_spelling(member)) {
             return Err(JsonError::new("it has another spelling").within(name));
         }
-        if members.repeated.contains(name) {
+        if members.is_repeated(name) {
             return Err(JsonError::new("it occurs twice").within(name));
         }
     }
@@ -187,13 +127,15 @@ fn encode_or_mark(message: MessageId, value: &RawValue) -> Result<Vec<u8>, JsonE
     let mut out = Vec::new();
     // Two members `metadata` may name different objects.
     if let Some(held) = members.get(metadata.name)
-        && !members.repeated.contains(metadata.name)
+        && !members.is_repeated(metadata.name)
     {
         let mut whole = Vec::new();
         let at = (metadata.number, metadata.cardinality, metadata.holds);
-        match put(at, held, Repeated::Refused, &mut whole) {
-            Ok(()) => out = whole,
-            Err(_) => put_bytes(&mut out, metadata.number, &head(held)),
+        if put(at, held, &mut whole).is_ok() {
+            out = whole;
+        } else {
+            let members = parse(held).unwrap_or_default();
+            put_bytes(&mut out, metadata.number, &head(&members, Repeated::Refused));
         }
     }
     mark(failed.number, &mut out);
@@ -206,21 +148,21 @@ pub(super) fn mark(number: u32, out: &mut Vec<u8>) {
     out.extend([0; 4]);
 }
 
-/// Returns the metadata that identifies an object, or nothing if one of these members occurs twice.
-pub(super) fn head(metadata: &RawValue) -> Vec<u8> {
-    let members: Members<'_> = parse(metadata).unwrap_or_default();
+/// Returns the part of metadata that identifies an object. If members that identify it occur twice, the last text of each counts where members
+/// are merged; where they are refused, the object has no name.
+pub(super) fn head(metadata: &Members<'_>, repeated: Repeated) -> Vec<u8> {
     let named = [
         ("name", field!(HeadMeta, name)),
         ("namespace", field!(HeadMeta, namespace)),
         ("uid", field!(HeadMeta, uid)),
         ("resourceVersion", field!(HeadMeta, resourceVersion)),
     ];
+    if repeated == Repeated::Refused && named.iter().any(|(name, _)| metadata.is_repeated(name)) {
+        return Vec::new();
+    }
     let mut out = Vec::new();
     for (name, number) in named {
-        if members.repeated.contains(name) {
-            return Vec::new();
-        }
-        if let Some(Ok(text)) = members.get(name).map(text) {
+        if let Some(text) = metadata.all(name).iter().rev().find_map(|value| text(value).ok()) {
             put_bytes(&mut out, number, text.as_bytes());
         }
     }
@@ -235,7 +177,7 @@ pub(super) fn encode(
 ) -> Result<Vec<u8>, JsonError> {
     let mut out = Vec::with_capacity(256);
     take(message, &mut members, repeated, &mut out)?;
-    let Members { held: mut members, .. } = members;
+    let mut members = members.into_last();
     // Items of lists of metadata say what they are, which the list says already.
     if is_object(message) {
         members.remove("apiVersion");
@@ -268,16 +210,16 @@ fn take(
             }
             continue;
         }
-        if repeated == Repeated::Refused && members.repeated.contains(field.name) {
-            return Err(JsonError::new("it occurs twice").within(field.name));
-        }
-        let value = members.held.remove(field.name).filter(|value| !is_null(value));
-        let Some(value) = value else { continue };
-        let done = match field.holds {
-            FieldType::Message(inner) if field.name == "items" && is_object(inner) => {
-                put_objects(field.number, inner, value, out)
-            }
-            holds => put((field.number, field.cardinality, holds), value, repeated, out),
+        let done = match repeated {
+            Repeated::Merged => put_merged(field, &members.take_all(field.name), out),
+            Repeated::Refused => match (members.take_one(field.name), field.holds) {
+                (Err(error), _) => Err(error),
+                (Ok(None), _) => continue,
+                (Ok(Some(value)), FieldType::Message(inner)) if field.name == "items" && is_object(inner) => {
+                    put_objects(field.number, inner, value, out)
+                }
+                (Ok(Some(value)), holds) => put((field.number, field.cardinality, holds), value, out),
+            },
         };
         done.map_err(|error| error.within(field.name))?;
     }
@@ -297,41 +239,49 @@ fn put_objects(
     Ok(())
 }
 
-pub(super) fn put(
+fn put(
     (number, cardinality, holds): (u32, Cardinality, FieldType),
     value: &RawValue,
-    repeated: Repeated,
     out: &mut Vec<u8>,
 ) -> Result<(), JsonError> {
     match cardinality {
-        Cardinality::One | Cardinality::Flat => put_value((number, holds), value, repeated, out),
+        Cardinality::One | Cardinality::Flat => put_value((number, holds), value, out),
         Cardinality::List => {
             let items: Vec<&RawValue> = parse(value)?;
             for (at, item) in items.into_iter().enumerate() {
-                put_value((number, holds), item, repeated, out)
-                    .map_err(|error| error.within(&at.to_string()))?;
+                put_value((number, holds), item, out).map_err(|error| error.within(&at.to_string()))?;
             }
             Ok(())
         }
         Cardinality::Map => {
             let entries: BTreeMap<String, &RawValue> = parse(value)?;
             for (key, value) in entries {
-                let mut entry = Vec::new();
-                put_bytes(&mut entry, 1, key.as_bytes());
-                if !is_null(value) {
-                    put_value((2, holds), value, repeated, &mut entry).map_err(|error| error.within(&key))?;
-                }
-                put_bytes(out, number, &entry);
+                put_entry((number, holds), &key, value, out)?;
             }
             Ok(())
         }
     }
 }
 
-fn put_value(
+/// Appends an entry of a map. A null is an entry without a value.
+pub(super) fn put_entry(
+    (number, holds): (u32, FieldType),
+    key: &str,
+    value: &RawValue,
+    out: &mut Vec<u8>,
+) -> Result<(), JsonError> {
+    let mut entry = Vec::new();
+    put_bytes(&mut entry, 1, key.as_bytes());
+    if !is_null(value) {
+        put_value((2, holds), value, &mut entry).map_err(|error| error.within(key))?;
+    }
+    put_bytes(out, number, &entry);
+    Ok(())
+}
+
+pub(super) fn put_value(
     (number, holds): (u32, FieldType),
     value: &RawValue,
-    repeated: Repeated,
     out: &mut Vec<u8>,
 ) -> Result<(), JsonError> {
     match holds {
@@ -373,7 +323,9 @@ fn put_value(
             });
         }
         FieldType::Json => nested(number, out, |body| put_bytes(body, 1, value.get().as_bytes())),
-        FieldType::Message(inner) => put_bytes(out, number, &encode(inner, parse(value)?, repeated)?),
+        FieldType::Message(inner) => {
+            put_bytes(out, number, &encode(inner, parse(value)?, Repeated::Refused)?);
+        }
     }
     Ok(())
 }

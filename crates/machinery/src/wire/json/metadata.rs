@@ -2,13 +2,15 @@
 //! asked for.
 //!
 //! Such a server may be anybody's, so nothing is relied on. An object of a list whose metadata is missing or malformed is made into one that
-//! cannot be decoded: it exists, and keeps none of the others from being seen. The last of several members of one name is read, and the
-//! reader skips members that it does not need: users write these objects, and a refused object would be hidden from quotas and collection.
+//! cannot be decoded: it exists, and keeps none of the others from being seen. Members that occur several times are merged
+//! as by Go, and the reader skips members that it does not need: users write these objects, and a refused object would be hidden from quotas
+//! and collection.
 
 use serde_json::value::RawValue;
 
 use super::JsonError;
-use super::from_json::{Members, Repeated, encode, head, mark, parse, stated, text, watch_event};
+use super::from_json::{encode, head, mark, parse, stated, text, watch_event};
+use super::merged::{Members, Repeated};
 use super::read::lossy_json;
 use super::schema::SCHEMA;
 use crate::wire::splice::put_bytes;
@@ -47,8 +49,8 @@ pub fn metadata_list_from_json(json: &[u8]) -> Result<Vec<u8>, JsonError> {
         return Err(JsonError::new("it is no list").within("kind"));
     }
     let mut out = Vec::new();
-    if let Some(metadata) = members.get("metadata") {
-        put_message("meta.v1.ListMeta", metadata, &mut out)?;
+    if !members.all("metadata").is_empty() {
+        put_message("meta.v1.ListMeta", inner(&members)?, &mut out)?;
     }
     let items = members.get("items").map_or(Ok(Vec::new()), parse::<Vec<&RawValue>>);
     for item in items.map_err(|error| error.within("items"))? {
@@ -74,15 +76,21 @@ fn type_of(members: &Members<'_>) -> Result<(String, String), JsonError> {
     Ok((stated(members, "apiVersion")?, stated(members, "kind")?))
 }
 
-/// The encoded metadata of an object, and its name.
+/// Returns the members of all members `metadata`.
+fn inner<'a>(members: &Members<'a>) -> Result<Members<'a>, JsonError> {
+    Members::merge(&members.all("metadata")).map_err(|error| error.within("metadata"))
+}
+
+/// Returns the encoded metadata of an object, and its name.
 fn metadata(members: &Members<'_>) -> Result<(Vec<u8>, String), JsonError> {
-    let missing = || JsonError::new("it is missing").within("metadata");
-    let value = members.get("metadata").ok_or_else(missing)?;
+    if members.all("metadata").is_empty() {
+        return Err(JsonError::new("it is missing").within("metadata"));
+    }
+    let fields = inner(members)?;
+    let name = fields.get("name").map_or(Ok(String::new()), text);
     let mut out = Vec::new();
-    put_message("meta.v1.ObjectMeta", value, &mut out)?;
-    let fields: Members<'_> = parse(value)?;
-    let name = fields.get("name").map_or(Ok(String::new()), text)?;
-    Ok((out, name))
+    put_message("meta.v1.ObjectMeta", fields, &mut out)?;
+    Ok((out, name?))
 }
 
 fn named(name: &str) -> Result<(), JsonError> {
@@ -99,10 +107,15 @@ fn metadata_or_mark(object: &RawValue, has_name: bool) -> Vec<u8> {
     match metadata(&members) {
         Ok((out, name)) if !has_name || !name.is_empty() => out,
         _ => {
-            let mut out = Vec::new();
-            if let Some(value) = members.get("metadata") {
-                put_bytes(&mut out, METADATA, &head(value));
+            let mut named = Members::default();
+            for value in members.all("metadata") {
+                // A value that is no object names nothing.
+                if let Ok(members) = Members::merge(&[value]) {
+                    named.extend(members);
+                }
             }
+            let mut out = Vec::new();
+            put_bytes(&mut out, METADATA, &head(&named, Repeated::Merged));
             mark(METADATA, &mut out);
             out
         }
@@ -110,9 +123,9 @@ fn metadata_or_mark(object: &RawValue, has_name: bool) -> Vec<u8> {
 }
 
 /// Appends metadata, which is the first field of each object and list.
-fn put_message(name: &'static str, value: &RawValue, out: &mut Vec<u8>) -> Result<(), JsonError> {
+fn put_message(name: &'static str, members: Members<'_>, out: &mut Vec<u8>) -> Result<(), JsonError> {
     let message = SCHEMA.named(name).ok_or_else(|| JsonError::new(format!("{name} is not known here")))?;
-    let encoded = parse(value).and_then(|members| encode(message, members, Repeated::LastCounts));
+    let encoded = encode(message, members, Repeated::Merged);
     put_bytes(out, METADATA, &encoded.map_err(|error| error.within("metadata"))?);
     Ok(())
 }

@@ -10,6 +10,7 @@
 //! Knows nothing of HTTP. Never decides what becomes of an object.
 
 mod from_json;
+mod merged;
 mod metadata;
 mod read;
 pub mod schema;

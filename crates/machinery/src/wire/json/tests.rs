@@ -308,6 +308,79 @@ fn metadata_of_others_objects_is_read_whatever_occurs_twice() {
     }
 }
 
+/// The oracle has these answers: see `members`.
+#[test]
+fn members_of_others_metadata_are_merged_as_by_go() {
+    let all = r#""name":"a","namespace":"x","labels":{"l":"1"},"finalizers":["f"],"ownerReferences":[{"uid":"u","controller":true}]"#;
+    let whole = "x/a l=1 f u true";
+    for (metadata, expected) in [
+        (format!(r#""metadata":{{{all}}},"metadata":{{}}"#), whole),
+        (format!(r#""metadata":{{{all}}},"metadata":null"#), whole),
+        (format!(r#""metadata":null,"metadata":{{{all}}}"#), whole),
+        (format!(r#""metadata":{{{all},"name":null,"namespace":null}}"#), whole),
+        (format!(r#""metadata":{{{all}}},"metadata":{{"name":"b","labels":{{}}}}"#), "x/b l=1 f u true"),
+        (format!(r#""metadata":{{{all}}},"metadata":{{"labels":{{"m":"2"}}}}"#), "x/a l=1 m=2 f u true"),
+        (format!(r#""metadata":{{{all},"labels":{{"l":null}}}}"#), "x/a l= f u true"),
+        (format!(r#""metadata":{{{all},"labels":null,"finalizers":null}}"#), "x/a u true"),
+        (format!(r#""metadata":{{{all},"finalizers":[null,"g",null]}}"#), "x/a l=1 f g  u true"),
+        (format!(r#""metadata":{{{all},"ownerReferences":[]}}"#), "x/a l=1 f"),
+        (format!(r#""metadata":{{{all},"ownerReferences":[null]}}"#), whole),
+        (format!(r#""metadata":{{{all},"ownerReferences":[{{"controller":null}}]}}"#), "x/a l=1 f u"),
+        (
+            format!(r#""metadata":{{{all},"ownerReferences":[{{"uid":"v"}},{{"uid":"w"}}]}}"#),
+            "x/a l=1 f v true w",
+        ),
+        (
+            format!(
+                r#""metadata":{{{all},"ownerReferences":[{{}},{{"uid":"w"}}],"ownerReferences":[{{}}],"ownerReferences":[{{}},{{}}]}}"#
+            ),
+            "x/a l=1 f u true w",
+        ),
+    ] {
+        let shown = |object: Bytes| {
+            let meta = PartialObjectMetadata::decode(&object).unwrap().metadata;
+            let mut words = vec![format!("{}/{}", meta.namespace, meta.name)];
+            words.extend(meta.labels.iter().map(|(key, value)| format!("{key}={value}")));
+            words.extend(meta.finalizers.iter().map(ToString::to_string));
+            words.extend(
+                meta.owner_references
+                    .iter()
+                    .flat_map(|owner| {
+                        [Some(owner.uid.to_string()), owner.controller.map(|controls| controls.to_string())]
+                    })
+                    .flatten(),
+            );
+            words.join(" ")
+        };
+        let object = format!(r#"{{"apiVersion":"x.test/v1","kind":"W",{metadata}}}"#);
+        let envelope = metadata_from_json(object.as_bytes()).unwrap();
+        assert_eq!(shown(unwrap_envelope(&envelope.into()).unwrap()), expected, "{object}");
+        let list = format!(r#"{{"apiVersion":"x.test/v1","kind":"WList","items":[{object}]}}"#);
+        let list = unwrap_envelope(&metadata_list_from_json(list.as_bytes()).unwrap().into()).unwrap();
+        let items = decode_list(&list).unwrap().items.into_iter().map(shown).collect::<Vec<_>>();
+        assert_eq!(items, [expected], "{object}");
+        let line = format!(r#"{{"type":"DELETED","object":{object}}}"#);
+        let frame = metadata_event_from_json(line.as_bytes()).unwrap().into();
+        assert_eq!(shown(WatchFrame::decode(&frame).unwrap().object), expected, "{object}");
+    }
+}
+
+/// A deletion of an object without a name would end the watch of its kind.
+#[test]
+fn malformed_metadata_that_occurs_twice_still_names_the_object() {
+    for metadata in [
+        r#""metadata":{"name":"a"},"metadata":{"labels":7}"#,
+        r#""metadata":{"name":"a"},"metadata":7"#,
+        r#""metadata":{"name":"b"},"metadata":{"name":"a","name":7}"#,
+    ] {
+        let line =
+            format!(r#"{{"type":"DELETED","object":{{"apiVersion":"x.test/v1","kind":"W",{metadata}}}}}"#);
+        let frame = WatchFrame::decode(&metadata_event_from_json(line.as_bytes()).unwrap().into()).unwrap();
+        assert!(PartialObjectMetadata::decode(&frame.object).is_err(), "{metadata}");
+        assert_eq!(ObjectHead::salvage(&frame.object).name, "a", "{metadata}");
+    }
+}
+
 /// A marked object with the name of another one would replace that one in a cache.
 #[test]
 fn watched_object_that_is_ambiguous_is_marked_and_named_once_at_most() {

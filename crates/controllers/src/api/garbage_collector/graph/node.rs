@@ -36,6 +36,12 @@ impl Coordinates {
         }
     }
 
+    /// Whether they name an object of this kind. The version is not compared: an object is the same in all of its group's.
+    pub(super) fn are_of_kind(&self, kind: &Kind) -> bool {
+        let group = self.api_version.split_once('/').map_or("", |(group, _)| group);
+        kind.kind == self.kind.as_str() && kind.group == group
+    }
+
     pub(super) fn are_of(&self, reference: &OwnerReference) -> bool {
         self.name == reference.name
             && self.kind == reference.kind
@@ -178,13 +184,9 @@ impl Node {
         moved
     }
 
-    /// Whether a dependent in `namespace` that refers to these coordinates means this object. The version is not
-    /// compared: an object is the same in all of its group's. A virtual node matches nothing.
+    /// Whether a dependent in `namespace` that refers to these coordinates means this object. A virtual node matches nothing.
     pub(super) fn is_at(&self, coordinates: &Coordinates, namespace: &str) -> bool {
-        let Some(kind) = self.kind() else { return false };
-        let group = coordinates.api_version.split_once('/').map_or("", |(group, _)| group);
-        kind.kind == coordinates.kind.as_str()
-            && kind.group == group
+        self.kind().is_some_and(|kind| coordinates.are_of_kind(kind))
             && self.name == coordinates.name
             && (self.namespace.is_empty() || self.namespace == *namespace)
     }

@@ -56,6 +56,10 @@ impl Kinds for Discovered {
     fn served(&self, kind: &'static Kind) -> Result<Option<&'static Kind>, String> {
         Ok(Some(kind))
     }
+
+    fn is_settling(&self, _: &str) -> bool {
+        false
+    }
 }
 
 /// An object in namespace `a`, whose UID is `uid-NAME` and whose version is 1.

@@ -179,6 +179,29 @@ fn an_object_that_is_not_what_was_observed_any_more_is_read() {
     }
 }
 
+/// Nothing else tells that it is gone: no watch has shown it, and it is read after up to 1,000 seconds.
+#[test]
+fn owner_that_a_first_list_lacks_is_looked_for_at_once() {
+    let sync_errors = IntCounter::new("errors", "Errors.").unwrap();
+    let hub = Hub { graph: Mutex::default(), unseen: Mutex::default(), sync_errors };
+    let [owner, other] = ["owner", "other"].map(object);
+    let (one, two) = (object("one").owned_by(&GADGET, &owner), object("two").owned_by(&THING, &other).at(7));
+    for dependent in [&one, &two] {
+        hub.graph.lock().observe(&THING, dependent, &mut AffectedObjects::default());
+    }
+    for unseen in [&owner, &other] {
+        hub.unseen.lock().add(&Key::new("", unseen.uid.to_str()));
+    }
+    let synced = |kind| {
+        let mut told = Vec::new();
+        hub.synced(kind, &mut |queue, key| told.push((queue.to_owned(), key.to_string())));
+        told
+    };
+    assert_eq!(synced(&GADGET), to_delete(&owner), "the other one is a Thing");
+    hub.graph.lock().observe(&GADGET, &owner, &mut AffectedObjects::default());
+    assert_eq!(synced(&GADGET), [], "the list has it");
+}
+
 #[tokio::test]
 async fn the_graph_is_shown_whole_or_in_part() {
     let room = room();
@@ -212,6 +235,8 @@ fn garbage_collector_measures_the_time_for_which_an_unseen_owner_is_known() {
     }
     at(31_000);
     assert_eq!(known_for(), 31_000);
+    memory.commit(&key, Found { is_unknown: true, ..Found::default() });
+    assert_eq!(known_for(), 31_000, "a read that fails shows nothing");
     found(false);
     assert_eq!(known_for(), 0);
     found(true);

@@ -44,6 +44,55 @@ impl Kinds for Gadgets {
             Self::In(row) => Ok(Some(row)),
         }
     }
+
+    fn is_settling(&self, _: &str) -> bool {
+        false
+    }
+}
+
+/// The group `ex.io`, which has just returned.
+struct Returned;
+
+impl Kinds for Returned {
+    fn named(&self, api_version: &str, kind: &str) -> Result<&'static Kind, String> {
+        resolve(api_version, kind)
+    }
+
+    fn served(&self, kind: &'static Kind) -> Result<Option<&'static Kind>, String> {
+        Ok(Some(kind))
+    }
+
+    fn is_settling(&self, group: &str) -> bool {
+        group == "ex.io"
+    }
+}
+
+/// Both are of one group and were forgotten after ten minutes without it. The owner is listed first.
+#[test]
+fn orphaning_owner_whose_group_has_just_returned_waits_for_its_dependents() {
+    let mut graph = Graph::new();
+    let owner = object("owner").orphaning();
+    let elsewhere = object("elsewhere").orphaning();
+    let _ = told(|affected| graph.observe(&GADGET, &owner, affected));
+    let _ = see(&mut graph, &[&elsewhere]);
+    let looked = |graph: &Graph, kinds: &dyn Kinds, kind: &'static Kind, meta: &ObjectMeta| {
+        let reads = Reads::default().with_object(kind, Key::of(meta), Ok(Some(partial(meta))));
+        let Ok(Observation::View(view)) = observe(graph, kinds, &Attempt::Orphan(uid(meta)), false, &reads)
+        else {
+            panic!("it is enough")
+        };
+        let plan = plan(&view);
+        let written: Vec<String> =
+            plan.steps.iter().flat_map(Step::writes).map(|write| write.key.to_string()).collect();
+        (written, plan.requeue_after)
+    };
+    assert_eq!(looked(&graph, &Returned, &GADGET, &owner), (Vec::new(), Some(Duration::from_secs(1))));
+    let (written, _) = looked(&graph, &Returned, &THING, &elsewhere);
+    assert_eq!(written, ["a/elsewhere"], "other groups go on");
+    let dependent = object("dependent").owned_by(&GADGET, &owner);
+    let _ = told(|affected| graph.observe(&GADGET, &dependent, affected));
+    let (written, _) = looked(&graph, &Gadgets::In(&GADGET), &GADGET, &owner);
+    assert_eq!(written, ["a/dependent", "a/owner"]);
 }
 
 #[test]

@@ -91,6 +91,19 @@ fn claim_that_cannot_be_saved_is_tried_after_a_backoff_and_counted() {
 }
 
 #[test]
+fn volume_backoff_is_no_longer_when_the_wall_clock_is_set_back() {
+    let world = World::new();
+    world.put_class(&class("c", "example.com/p", "")).put_claim(&claim("data")).show_all();
+    world.refuses("update persistentvolumeclaims");
+    let is_tried = || world.claims("data").iter().any(|told| told.contains("Error saving claim"));
+    assert!(is_tried());
+    world.set_clock(-31_536_000);
+    assert!(!is_tried(), "nor is it shorter");
+    world.later(1);
+    assert!(is_tried());
+}
+
+#[test]
 fn directory_that_cannot_be_made_is_told_and_the_scheduler_chooses_again() {
     let mut scheduled = claim("data");
     scheduled.metadata.annotations = labels(&[(facts::SELECTED_NODE, "n")]);

@@ -10,7 +10,7 @@ use super::*;
 use coxswain_machinery::api::AnyObject;
 use coxswain_machinery::executor::{Effect, WriteEffect};
 use coxswain_machinery::framework::{Memory as _, Outcome, Read, ReconcileEnd};
-use coxswain_machinery::model::plan::Verb;
+use coxswain_machinery::model::plan::{Cooldown, Verb};
 use coxswain_machinery::wire::splice::{Edit, edit};
 
 const OK: fn(&mut Pod) = |_| {};
@@ -92,6 +92,13 @@ fn a_name_that_is_taken_is_as_good_as_made_if_the_bytes_are_the_same() {
     assert_eq!(label, document("web:2").hash(0).as_str(), "the label stays that of the first name");
 }
 
+/// Ends a reconcile of the StatefulSet.
+fn end(bench: &Bench) {
+    let outcome = Outcome::Done { writes: 0, requeue_after: None, cooldown: Cooldown::NONE };
+    let end = ReconcileEnd { outcome: &outcome, actions: &[], took: Duration::ZERO };
+    bench.room().memory.ended(&Key::new("default", "web"), end);
+}
+
 /// The effect of a create of a revision, with the revision unless the name was taken.
 fn creation(key: &Key, made: Option<Arc<ControllerRevision>>) -> Effect {
     let change = if made.is_some() { WriteEffect::Stored("9".into()) } else { WriteEffect::Nothing };
@@ -125,6 +132,7 @@ fn statefulset_goes_on_with_the_next_name_of_a_revision_where_a_reconcile_ended(
             });
             let (plan, _) = plan_after(read);
             if !plan.look_again {
+                end(&bench);
                 assert!(plan.is_empty() && plan.has_more, "{plan:?}");
                 assert_eq!(plan.requeue_after, Some(Duration::ZERO));
                 break;
@@ -143,6 +151,7 @@ fn statefulset_goes_on_with_the_next_name_of_a_revision_where_a_reconcile_ended(
                 let read = tried.iter().fold(Reads::default(), |reads, key| reads.after(creation(key, None)));
                 let (_, collisions) = plan_after(read.after(creation(&free, Some(made))));
                 assert_eq!(collisions, TAKEN, "the status shows the collisions of all reconciles");
+                end(&bench);
                 break;
             }
             tried.push(write.key.clone());
@@ -173,12 +182,54 @@ fn statefulset_search_for_a_name_of_a_revision_is_forgotten_with_its_template_or
         let template = document(template).hash(0).as_str().to_owned();
         let stopped = Stopped { set: metadata.uid.clone(), template, collisions: 3 };
         bench.room().memory.commit(&web, Note { search: Search::Stopped(stopped), ..Note::default() });
+        end(&bench);
         bench.view(&[]).collisions
     };
     assert_eq!([stop("web:3"), stop("web:2")], [0, 3]);
-    let end = ReconcileEnd { outcome: &Outcome::Absent, actions: &[], took: Duration::ZERO };
-    bench.room().memory.ended(&web, end);
+    let absent = ReconcileEnd { outcome: &Outcome::Absent, actions: &[], took: Duration::ZERO };
+    bench.room().memory.ended(&web, absent);
     assert_eq!(bench.view(&[]).collisions, 0);
+}
+
+/// Adoptions between the names use up the passes of a reconcile.
+#[test]
+fn statefulset_goes_on_after_one_taken_name_too() {
+    let bench = bench("web:2");
+    let (web, hashes) = (Key::new("default", "web"), document("web:2"));
+    let taken = |collisions: i32| {
+        let key = Key::new("default", format!("web-{}", hashes.hash(collisions)));
+        let other: AnyObject = revision("web:3", 7);
+        Reads::default().after(creation(&key, None)).with_object(&CONTROLLER_REVISIONS, key, Ok(Some(other)))
+    };
+    for passed in 0..3 {
+        let view = bench.view_after(&[], taken(passed));
+        let (plan, note) = Controller::plan(&view, now()).into_parts();
+        let expected = format!("web-{}", hashes.hash(passed + 1));
+        assert_eq!(plan.writes().next().unwrap().key.name, expected);
+        bench.room().memory.commit(&web, note);
+        assert_eq!(bench.view(&[]).collisions, passed, "the reconcile counts from its start");
+        end(&bench);
+        assert_eq!(bench.view(&[]).collisions, passed + 1);
+    }
+}
+
+#[test]
+fn statefulset_collision_count_wraps_around() {
+    for (count, next) in [(i32::MAX, i32::MIN), (-5, -4)] {
+        let set = set(|set| {
+            set.spec.template = template("web:2");
+            says(set, "web:1", "web:1");
+            set.status.collision_count = Some(count);
+        });
+        let bench = Bench::of(&set, &[pod(0, "web:1", OK)]);
+        let name = |collisions| format!("web-{}", document("web:2").hash(collisions));
+        assert_eq!(bench.plan().writes().next().unwrap().key.name, name(count));
+        let other: AnyObject = revision("web:3", 7);
+        let key = Key::new("default", name(count));
+        let read = Reads::default().after(creation(&key, None));
+        let view = bench.view_after(&[], read.with_object(&CONTROLLER_REVISIONS, key, Ok(Some(other))));
+        assert_eq!(plan::plan(&view, now()).0.writes().next().unwrap().key.name, name(next));
+    }
 }
 
 #[test]
