@@ -23,10 +23,10 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Returns the deliberate differences. Their last column is a link to the documentation of the difference.
+    /// Returns the deliberate differences. Their last column names the row of `tests/differences.tsv`.
     pub(crate) fn wanted() -> Self {
         let rows = rows::<4>(include_str!("wanted.tsv")).into_iter();
-        Self::new(rows.map(|[path, change, reason, _link]| Known {
+        Self::new(rows.map(|[path, change, reason, _row]| Known {
             path: path.to_owned(),
             change: change.to_owned(),
             reason: reason.to_owned(),

@@ -4,6 +4,7 @@
 //! ReplicationControllers, DaemonSets and Jobs, kube-controller-manager counts a refused create as one that its cache does not show yet, so it
 //! sends no other for five minutes. Writes other than creates go on. An API server of several may take a namespace for terminating that was
 //! created again, so the owner is reconciled at the end of the five minutes.
+//! Differs: terminating-namespace.
 
 use std::collections::VecDeque;
 use std::time::Duration;

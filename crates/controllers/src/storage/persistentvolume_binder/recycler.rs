@@ -208,6 +208,7 @@ pub(super) fn pod_key(recipe: &Recipe, volume: &str) -> Key {
 /// How long a Pod may take to start, and one that has started to end after its deadline. `activeDeadlineSeconds` counts from the start, and
 /// a kubelet applies it: it ends neither a Pod that no node takes nor one whose node is dead. kube-controller-manager gives up when the API
 /// server ends its watches, after 30 to 60 minutes.
+/// Differs: recycler-time-limit.
 const PATIENCE: Duration = Duration::from_hours(1);
 
 /// The volume that a Pod of this name empties.
