@@ -264,6 +264,25 @@ fn every_difference_has_its_tests() {
     complain(&complaints(TABLE, &built, exists));
 }
 
+/// A scenario without the difference shows that kube-controller-manager does the same.
+#[test]
+fn every_scenario_of_a_row_keeps_its_difference() {
+    let mut kept: BTreeSet<(String, String)> = BTreeSet::new();
+    for (path, scenario) in scenarios() {
+        let name = path.strip_prefix(root().join("tests")).expect("a path of a scenario").with_extension("");
+        for difference in scenario["differences"].as_array().into_iter().flatten() {
+            let reason = difference["reason"].as_str().unwrap_or_default();
+            kept.extend(marks(reason).into_iter().map(|id| (name.display().to_string(), id.to_owned())));
+        }
+    }
+    let rows = lines(TABLE).filter_map(|(_, line)| Row::parse(line));
+    let named = rows.flat_map(|row| row.tests.split_whitespace().map(move |test| (test, row.id)));
+    let scenarios = named.filter(|(test, _)| test.starts_with("parity/"));
+    let shown = |test: &str, id: &str| kept.contains(&(test.to_owned(), id.to_owned()));
+    let complaints = scenarios.filter(|(test, id)| !shown(test, id));
+    complain(&complaints.map(|(test, id)| format!("{test} keeps no difference {id}")).collect::<Vec<_>>());
+}
+
 #[test]
 fn every_text_of_a_difference_names_its_row() {
     let ids: BTreeSet<&str> = lines(TABLE).filter_map(|(_, line)| Some(Row::parse(line)?.id)).collect();

@@ -30,7 +30,7 @@
 //! - Custom and aggregated resources are changed with tested JSON patches, built-in ones with strategic patches.
 //! - An object whose owners are all in sight is not read again, nor one that goes, or need not wait any longer, as it was
 //!   last observed; and an owner's foreground deletion is looked at again when its last blocking dependent is gone, not
-//!   at each. Differs: delete-by-version. Differs: foreground-taken-back.
+//!   at each. Differs: delete-by-version.
 //!
 //! # How it hangs together
 //! ```text
