@@ -138,6 +138,7 @@ impl Metrics {
         let creates = ended.actions.iter().filter(|action| action.verb == ActionVerb::Create);
         for create in creates.filter(|create| create.kind == &PODS) {
             // The original counts a failure as a success, too.
+            // Differs: no.
             self.creations.with_label_values(&[reason, "succeeded"]).inc();
             if !matches!(create.result, ActionResult::Done) {
                 self.creations.with_label_values(&[reason, "failed"]).inc();
