@@ -10,7 +10,7 @@ use coxswain_machinery::framework::{DefaultState, LiveRead};
 use coxswain_machinery::options::{FlagEffect, TABLE};
 use serde_json::Value;
 
-use crate::tidy::{CHANGES, OWNERS};
+use crate::tidy::{CHANGES, OWNERS, differences_page};
 
 /// In which file a part is, what it begins and ends with, and what is between.
 struct Part(&'static str, &'static str, &'static str, fn() -> String);
@@ -19,7 +19,7 @@ const README: &str = "README.md";
 const FLAGS: &str = "docs/flags.md";
 const CHART: &str = "deploy/helm/coxswain";
 
-const PARTS: [Part; 6] = [
+const PARTS: [Part; 7] = [
     Part(
         README,
         "<!-- transcript: out of tests/data/admin-transcript.txt by `make docs` -->\n",
@@ -50,6 +50,12 @@ const PARTS: [Part; 6] = [
         "<!-- reads: generated from crates/controllers/src/live_reads.rs by `make docs` -->\n",
         "<!-- /reads -->",
         live_reads,
+    ),
+    Part(
+        "docs/differences.md",
+        "<!-- differences: generated from tests/differences.tsv by `make docs` -->\n",
+        "<!-- /differences -->",
+        differences_page,
     ),
 ];
 

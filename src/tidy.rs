@@ -1,5 +1,6 @@
 //! Keeps the house: rules about the sources that no compiler checks.
 
+mod differences;
 mod flags;
 mod gates;
 mod json;
@@ -15,6 +16,7 @@ mod words;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+pub(crate) use differences::page as differences_page;
 pub(crate) use flags::CHANGES;
 pub(crate) use gates::OWNERS;
 

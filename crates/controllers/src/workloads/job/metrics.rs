@@ -141,6 +141,7 @@ impl Metrics {
         let counts = |create: &&ActionState| create.kind == &PODS && create.result != ActionResult::Unneeded;
         for create in creates.filter(counts) {
             // The original counts a failure as a success, too.
+            // Differs: no.
             self.creations.with_label_values(&[reason, "succeeded"]).inc();
             if !matches!(create.result, ActionResult::Done) {
                 self.creations.with_label_values(&[reason, "failed"]).inc();
