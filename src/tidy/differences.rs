@@ -35,6 +35,10 @@ const UNKNOWN: &str = "–";
 const SUBJECTS: [(&str, &str); 3] =
     [("all", "All controllers"), ("process", "Process, ports and flags"), ("metrics", "Metrics and logs")];
 
+/// Write requests and metrics that scenarios of parity show, with the rows that explain them.
+const WRITES: &str = include_str!("../../tests/parity/writes.tsv");
+const SERIES: &str = include_str!("../../tests/parity/metrics.tsv");
+
 /// Tables whose rows name differences.
 const MARKED_TABLES: [&str; 3] =
     ["tests/parity/writes.tsv", "tests/parity/metrics.tsv", "tests/differential/wanted.tsv"];
@@ -299,6 +303,25 @@ fn texts() -> Vec<(String, String)> {
     texts
 }
 
+/// Returns what a table of parity has about a row of differences; each of its rows becomes a text by `show`.
+fn listed(table: &str, id: &str, show: fn(&[&str]) -> String) -> Option<String> {
+    let rows = lines(table).map(|(_, line)| line.split('\t').collect::<Vec<_>>());
+    // Linear: a reason names few rows.
+    let rows = rows.filter(|cells| cells.last().is_some_and(|reason| marks(reason).contains(&id)));
+    let shown: Vec<String> = rows.map(|cells| show(&cells)).collect();
+    (!shown.is_empty()).then(|| shown.join(", "))
+}
+
+fn show_write(cells: &[&str]) -> String {
+    let [controller, sort, _] = cells else { return String::new() };
+    format!("`{sort}` ({controller})")
+}
+
+fn show_series(cells: &[&str]) -> String {
+    let [series, ..] = cells else { return String::new() };
+    format!("`{series}…`")
+}
+
 /// Returns the generated part of the page.
 pub(crate) fn page() -> String {
     let (mut index, mut page, mut section) = (String::new(), String::new(), "");
@@ -318,6 +341,13 @@ pub(crate) fn page() -> String {
         for (name, cell) in [("Way back", back), ("Until", until)] {
             if cell != UNKNOWN {
                 let _ = writeln!(page, "- **{name}**: {cell}");
+            }
+        }
+        let measured =
+            [("Requests", listed(WRITES, id, show_write)), ("Metrics", listed(SERIES, id, show_series))];
+        for (name, shown) in measured {
+            if let Some(shown) = shown {
+                let _ = writeln!(page, "- **{name}**: {shown}");
             }
         }
     }
@@ -406,6 +436,14 @@ fn row_with_unit_tests_only_is_refused_unless_it_is_listed() {
         "unit has unit tests only: add a test with real tools, or unit to tests/differences-unit.txt; \
          real-1 is no row with unit tests only: remove real-1 from tests/differences-unit.txt"
     );
+}
+
+#[test]
+fn page_has_the_requests_and_metrics_of_a_row() {
+    let table = "# a comment\nnodes\tpatch nodes\tsmaller. Differs: a\npods\tpatch pods\tso it is. Differs: no\nsets\tpatch sets\tas well. Differs: a\n";
+    assert_eq!(listed(table, "a", show_write).as_deref(), Some("`patch nodes` (nodes), `patch sets` (sets)"));
+    assert_eq!(listed("up{a=\twhether\tso. Differs: b\n", "b", show_series).as_deref(), Some("`up{a=…`"));
+    assert_eq!(listed(table, "b", show_write), None);
 }
 
 #[test]
