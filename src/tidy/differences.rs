@@ -428,7 +428,8 @@ fn table_that_leaves_something_out_is_refused() {
 fn row_with_unit_tests_only_is_refused_unless_it_is_listed() {
     let row = |id: &str, tests: &str| format!("{id}\tall\tdoes.\tdoes not.\tw\tn\t–\t–\t{tests}\n");
     let real = ["parity/job/ends", "a integration::jobs::b", "machinery::wire::time::differential::c"];
-    let table: String = real.iter().enumerate().map(|(at, tests)| row(&format!("real-{at}"), tests)).collect();
+    let table: String =
+        real.iter().enumerate().map(|(at, tests)| row(&format!("real-{at}"), tests)).collect();
     let table = table + &row("unit", "a b") + &row("listed", "controllers::a");
     let complaints = unit_complaints(&table, "# a comment\nlisted\nreal-1\n").join("; ");
     assert_eq!(

@@ -23,11 +23,7 @@ pub(super) struct View {
     pub(super) rules: Rules,
 }
 
-pub(super) fn observe(
-    room: &Controller,
-    key: &Key,
-    read: &Reads,
-) -> Result<Observation<View>, ObserveError> {
+pub(super) fn observe(room: &Controller, key: &Key, read: &Reads) -> Result<Observation<View>, ObserveError> {
     let Some(node) = room.nodes.get(key) else { return Ok(Observation::Nothing) };
     Ok(read.current(&CONDITIONED_NODE, &NODES, node)?.and_then(|node| Some(view(room, node))))
 }

@@ -427,7 +427,9 @@ fn pod_is_read_live_after_three_conflicts() {
     let bench = Bench::new(&["a"], vec![]);
     let (key, place) = (Key::new("ns", "web"), Key::new("", "one"));
     let observe = |reads: Reads| bench.room.observe(&key, &[], &reads);
-    let Ok(Observation::Needs(needs)) = observe(Reads::default().contended()) else { panic!("it reads live") };
+    let Ok(Observation::Needs(needs)) = observe(Reads::default().contended()) else {
+        panic!("it reads live")
+    };
     assert_eq!(needs, [Read::Object(&PODS, key.clone())]);
     let live = |uid: &str, tolerations: Vec<Toleration>| {
         let mut pod = pod(uid, tolerations);

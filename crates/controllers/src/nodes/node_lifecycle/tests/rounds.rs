@@ -493,7 +493,9 @@ async fn stranded_pod_is_read_live_after_three_conflicts() {
     let (_bench, room) = stranded("Unknown", Some("True"), true);
     let key = Key::new("ns", "web");
     let observe = |reads: Reads| room.observe(&key, &[], &reads);
-    let Ok(Observation::Needs(needs)) = observe(Reads::default().contended()) else { panic!("it reads live") };
+    let Ok(Observation::Needs(needs)) = observe(Reads::default().contended()) else {
+        panic!("it reads live")
+    };
     assert_eq!(needs, [Read::Object(&PODS, key.clone())]);
     let live = |ready: &str, uid: &str| {
         let mut pod = pod(Some(ready));
@@ -503,7 +505,9 @@ async fn stranded_pod_is_read_live_after_three_conflicts() {
     };
     let Ok(Observation::View(view)) = live("True", "web-uid") else { panic!("it is still stranded") };
     let plan = Pods::plan(&view, now());
-    let Verb::Patch(Patch::Strategic(patch)) = &plan.writes().next().unwrap().verb else { panic!("{plan:?}") };
+    let Verb::Patch(Patch::Strategic(patch)) = &plan.writes().next().unwrap().verb else {
+        panic!("{plan:?}")
+    };
     assert_eq!(patch["metadata"]["resourceVersion"], "99");
     assert!(matches!(live("False", "web-uid"), Ok(Observation::Nothing)), "its condition is False by now");
     assert!(matches!(live("True", "another"), Ok(Observation::Nothing)));
