@@ -67,13 +67,14 @@ impl Reads {
         }
     }
 
-    pub(super) fn contended_if(self, is_contended: bool) -> Self {
-        Self { is_contended, ..self }
+    pub(super) fn contended_if(mut self, is_contended: bool) -> Self {
+        self.is_contended = is_contended;
+        self
     }
 
     /// As they are after several conflicts in a row: for tests of rooms.
     #[must_use]
     pub fn contended(self) -> Self {
-        Self { is_contended: true, ..self }
+        self.contended_if(true)
     }
 }

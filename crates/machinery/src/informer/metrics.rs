@@ -265,7 +265,7 @@ mod tests {
         let mut families = families.iter();
         let family = families.find(|family| family.name() == "informer_processing_latency_seconds").unwrap();
         let labels: Vec<&str> =
-            family.get_metric()[0].get_label().iter().map(|label| label.value()).collect();
+            family.get_metric()[0].get_label().iter().map(prometheus::proto::LabelPair::value).collect();
         assert_eq!(labels, ["", "test", "endpoints", "v1"]);
     }
 }
