@@ -10,7 +10,7 @@ use coxswain_machinery::framework::{DefaultState, LiveRead};
 use coxswain_machinery::options::{FlagEffect, TABLE};
 use serde_json::Value;
 
-use crate::tidy::OWNERS;
+use crate::tidy::{OWNERS, differences_page};
 
 /// In which file a part is, what it begins and ends with, and what is between.
 struct Part(&'static str, &'static str, &'static str, fn() -> String);
@@ -21,7 +21,7 @@ const CHART: &str = "deploy/helm/coxswain";
 /// Begins a table that README and the manual take from the measured figures.
 const LEAD: &str = "<!-- lead: taken from docs/performance.md by `make docs` -->\n";
 
-const PARTS: [Part; 12] = [
+const PARTS: [Part; 13] = [
     Part("README.md", LEAD, "<!-- /lead -->", lead),
     Part("docs/decide/benchmarks.md", LEAD, "<!-- /lead -->", lead),
     Part(
@@ -72,6 +72,12 @@ const PARTS: [Part; 12] = [
         "<!-- reads: generated from crates/controllers/src/live_reads.rs by `make docs` -->\n",
         "<!-- /reads -->",
         live_reads,
+    ),
+    Part(
+        "docs/differences.md",
+        "<!-- differences: generated from tests/differences.tsv by `make docs` -->\n",
+        "<!-- /differences -->",
+        differences_page,
     ),
     Part(
         "CONTRIBUTING.md",

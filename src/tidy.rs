@@ -1,6 +1,7 @@
 //! Keeps the house: rules about the sources that no compiler checks.
 
 mod decisions;
+mod differences;
 mod flags;
 mod gates;
 mod json;
@@ -17,6 +18,7 @@ mod words;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+pub(crate) use differences::page as differences_page;
 pub(crate) use gates::OWNERS;
 
 /// A longer file no longer reads in one sitting.

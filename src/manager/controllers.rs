@@ -129,6 +129,7 @@ impl Controllers {
     /// that controller's informers and workers, and starts the others at once. Nothing is lost by it: the API server itself
     /// answers the requests for the tokens that controllers act by. And a kind that can't be listed, such as Secrets of
     /// which one can't be decrypted, holds up only the controllers that read it.
+    /// Differs: no.
     pub(super) fn start(&self, here: &impl Fn(&Controller) -> bool, stop: &CancellationToken) {
         let (special, others): (Vec<_>, Vec<_>) =
             self.startable(here).partition(|controller| controller.descriptor.special);

@@ -39,6 +39,7 @@ pub(super) struct Lock<L = LeaseLock> {
     pub(super) recorder: Recorder,
     /// Whether the Lease is given back when all ends. It is by default; the original does it with the feature gate
     /// `ControllerManagerReleaseLeaderElectionLockOnExit` alone, and who switches that off wants it to expire.
+    /// Differs: lease-release.
     pub(super) releases: bool,
     /// Who stands for the Lease where the API server gives it away.
     pub(super) candidate: Option<Arc<Contender<CandidateObject>>>,

@@ -12,6 +12,7 @@
 //! `ControllerManagerReleaseLeaderElectionLockOnExit`, which is off by default. A replica that steps down or gives way waits
 //! [`STEP_DOWN_LIMIT`] at most: no controllers run meanwhile, and no other replica can lead. Reconciles without a limit of their own may
 //! still run then, so the process ends with an error instead of beginning another term, into which they could run.
+//! Differs: shutdown-without-limit. Differs: step-down-limit.
 //!
 //! The Leases are renewed until everything is drained, so that reconciles in flight may still write. A write that has no answer at
 //! the limit of `--controller-shutdown-timeout` is cut off before a Lease is given up, and SIGTERM then ends the process with an

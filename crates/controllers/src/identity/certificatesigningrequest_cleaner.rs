@@ -5,6 +5,7 @@
 //! are requests. Each is looked at again at the moment at which it may have become old, so one goes up to an hour earlier than with
 //! kube-controller-manager, which looks once an hour. A certificate that this process has seen appear stays for an hour from then, however old
 //! its approval is: whoever asked for it has that time to fetch it. A delete is of the version that was judged.
+//! Differs: requests-deleted-when-due.
 
 use std::sync::Arc;
 use std::time::Duration;

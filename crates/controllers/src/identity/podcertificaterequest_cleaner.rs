@@ -3,6 +3,7 @@
 //!
 //! Keys are requests. Each is looked at again at the moment at which it is old enough: up to five minutes earlier than with the
 //! original, which looks every five minutes, and never before its time. Only their metadata is read, and nothing else is written.
+//! Differs: pod-requests-deleted-when-due.
 
 use std::sync::Arc;
 use std::time::Duration;

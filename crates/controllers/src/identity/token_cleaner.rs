@@ -3,6 +3,7 @@
 //! Keys are Secrets of the type in `kube-system`, whatever their names. One that will end is looked at again at that very
 //! moment; a change of it is heard of at once. A failed delete is tried again after backoff, where the original waits for the
 //! Secret to change. It is off unless it is named, and touches no other Secret.
+//! Differs: token-deletes-retried.
 
 use std::sync::Arc;
 

@@ -42,6 +42,7 @@ pub(super) const SLICES_BACKOFF: Duration = Duration::from_secs(1);
 /// number, as does what every node does with each write. So a large one is looked at less often: every 18 milliseconds with
 /// a thousand endpoints, without a delay to speak of with ten. What changes after a quiet while waits for nothing. The
 /// original takes longer from look to look while it is busy with such a Service.
+/// Differs: write-cooldown.
 const COOLDOWN_PER_ENDPOINT: Duration = Duration::from_micros(18);
 /// The cooldown is at least so many times as long as the writing took: of a server that is busy less is asked.
 const TIMES_WORK: u32 = 2;

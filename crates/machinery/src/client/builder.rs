@@ -66,6 +66,7 @@ impl std::fmt::Debug for ClientOptions {
 
 /// How many times as fast as `--kube-api-qps` and `--kube-api-burst` say a controller may ask: the original grants more to
 /// those whose work is requests by the thousand.
+/// Differs: no.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QpsFactor {
     /// Of `--kube-api-qps`.

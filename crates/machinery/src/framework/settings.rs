@@ -40,6 +40,7 @@ pub struct LoopSettings {
 
 /// For how long a key is left alone that the original gives up: what refuses it may end without a change of any object that calls it,
 /// as with a quota that is raised or a webhook that is mended. A key that is never given up waits as long at most.
+/// Differs: retries-after-the-limit.
 const REST: Duration = Duration::from_secs(1000);
 
 /// By how much such a rest is longer at most, as a fraction: keys that were given up together are not tried together.

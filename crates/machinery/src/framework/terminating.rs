@@ -4,6 +4,7 @@
 //! ReplicationControllers, DaemonSets and Jobs, kube-controller-manager counts a refused create as one that its cache does not show yet, so it
 //! sends no other for five minutes. Writes other than creates are sent. One of several API servers may still have the old namespace in its
 //! cache after the namespace was created again, so the owner is reconciled at the end of the five minutes.
+//! Differs: terminating-namespace.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -4,6 +4,7 @@
 //! and makes a new revision, and with it a roll-out of all pods, when they differ by one. Which revision is the present one
 //! is told by comparing documents; of a cached revision only their digest is there. What is here is pure and knows neither of
 //! the two kinds but by what they pass in.
+//! Differs: no.
 
 use std::cmp::Ordering;
 use std::sync::Arc;

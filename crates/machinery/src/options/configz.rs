@@ -13,6 +13,7 @@ use super::{Config, Flags};
 const KEY: &str = "kubecontrollermanager.config.k8s.io";
 
 /// How often the recycling of a volume is tried; the original has no flag for it.
+/// Differs: no.
 const RECYCLER_RETRIES: i32 = 3;
 
 impl Config {

@@ -57,7 +57,7 @@ fn durations_are_never_read_differently() {
         generate: duration_text,
         read,
         refusals: &[KnownRefusal {
-            reason: "a negative duration has no meaning for any flag",
+            reason: "a negative duration has no meaning for any flag. Differs: strict-flags",
             covers: |_, theirs| theirs["nanoseconds"].as_i64().is_some_and(|nanoseconds| nanoseconds < 0),
         }],
         differences: &[],
@@ -161,21 +161,21 @@ fn values_of_flags_are_never_read_differently() {
         read,
         refusals: &[
             KnownRefusal {
-                reason: "a negative duration has no meaning for any flag",
+                reason: "a negative duration has no meaning for any flag. Differs: strict-flags",
                 covers: |text, _| {
                     let mut values = text.split(SEPARATOR);
                     values.next() == Some("duration") && values.any(|value| value.starts_with('-'))
                 },
             },
             KnownRefusal {
-                reason: "a number that is infinite or none has no meaning for any flag",
+                reason: "a number that is infinite or none has no meaning for any flag. Differs: strict-flags",
                 covers: |text, theirs| {
                     let bits = theirs.as_u64().and_then(|bits| u32::try_from(bits).ok());
                     text.starts_with("float32") && bits.is_some_and(|bits| !f32::from_bits(bits).is_finite())
                 },
             },
             KnownRefusal {
-                reason: "hexadecimal fractions and digits with underscores are typing errors",
+                reason: "hexadecimal fractions and digits with underscores are typing errors. Differs: strict-flags",
                 covers: |text, _| text.starts_with("float32") && text.contains(['_', 'x', 'X']),
             },
         ],

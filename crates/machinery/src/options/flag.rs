@@ -12,6 +12,7 @@ pub enum FlagEffect {
     /// What it asks for is left out on purpose, and this is why: `--help` says so, and start-up when it is not at its default.
     LeftOut(&'static str),
     /// It is for controllers that only a cloud controller manager runs. The original takes it, and nothing follows from it there.
+    /// Differs: no.
     Cloud,
     /// It does what it says, and there is nothing here for which that would make a difference.
     Moot,

@@ -10,6 +10,7 @@ const FLAG: &str = "allow-metric-labels";
 const FILE: &str = "allow-metric-labels-manifest";
 
 /// Lists `VALUE,VALUE` by `METRIC,LABEL`; empty if all are allowed. The original takes one of the two flags.
+/// Differs: no.
 pub(super) fn complete(flags: &Flags, errors: &mut Vec<OptionError>) -> BTreeMap<String, String> {
     let path = &flags.allow_metric_labels_manifest;
     let (flag, labels) = if path.is_empty() {

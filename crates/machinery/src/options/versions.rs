@@ -33,6 +33,7 @@ impl MinorVersion {
     fn parse(text: &str) -> Option<Self> {
         let (major, minor) = text.strip_prefix('v').unwrap_or(text).split_once('.')?;
         // The original takes a patch number of 0, which says nothing, and no other.
+        // Differs: no.
         let minor = minor.strip_suffix(".0").unwrap_or(minor);
         let number = |text: &str| text.parse().ok().filter(|_| text.bytes().all(|b| b.is_ascii_digit()));
         Some(Self { major: number(major)?, minor: number(minor)? })

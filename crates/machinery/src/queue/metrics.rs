@@ -94,6 +94,7 @@ impl QueueMetrics {
 }
 
 /// What is in flight is computed when it is asked for; the original updates it twice a second instead.
+/// Differs: queue-gauges.
 #[derive(Debug)]
 struct Running {
     unfinished: GaugeVec,

@@ -3,6 +3,7 @@
 //!
 //! It changes what is shown, to whoever asks, and never what is counted. So every metric can be left out, where the original keeps
 //! those that it registers before it reads its flags.
+//! Differs: disabled-metrics.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -2,6 +2,7 @@
 //!
 //! Why not the library's encoder: it writes the bound of a bucket as `0.00000001` where the original writes `1e-08`,
 //! and a bound is a label value. A dashboard made for the original would then find two series where there is one.
+//! Differs: no.
 
 use prometheus::proto::{LabelPair, Metric, MetricFamily, MetricType};
 

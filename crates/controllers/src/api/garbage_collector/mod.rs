@@ -23,15 +23,18 @@
 //!
 //! # Where it differs from the original, on purpose
 //! - A dependent that appears while its owner is being deleted in the foreground goes at once, not when another change
-//!   draws attention to it.
+//!   draws attention to it. Differs: late-dependents.
 //! - Objects in the foreground deletion of which each blocks the next, in a circle, are unblocked whichever way they got
-//!   there; in the original two that a user deletes so wait for each other for ever.
+//!   there; in the original two that a user deletes so wait for each other for ever. Differs: circles.
 //! - Of two references with one UID, of which one names another object, only the wrong one is removed: by its position, tested.
+//!   Differs: references-by-position. Differs: absence-by-place.
 //! - An owner whose name holds `/` or `%`, or is `.` or `..`, is never asked for. It counts as unknown, and its dependent stays.
+//!   Differs: unreadable-owner-names.
 //! - Custom and aggregated resources are changed with tested JSON patches, built-in ones with strategic patches.
+//!   Differs: references-by-position.
 //! - An object whose owners are all in sight is not read again, nor one that goes, or need not wait any longer, as it was
 //!   last observed; and an owner's foreground deletion is looked at again when its last blocking dependent is gone, not
-//!   at each.
+//!   at each. Differs: delete-by-version.
 //!
 //! # How it hangs together
 //! ```text

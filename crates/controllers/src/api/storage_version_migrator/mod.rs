@@ -13,6 +13,7 @@
 //! (The original reads the caches of the garbage collector: it waits for these, and never ends with a resource that the collector
 //! ignores.) Each patch carries UID and resource version, so whatever happened to the object meanwhile makes it a conflict, and is
 //! as good as the patch.
+//! Differs: lists-by-pages.
 //!
 //! A migration is worked on page by page. Where it has come to is remembered and not written down: who takes over begins with the
 //! first object, and changes nothing by that.

@@ -9,6 +9,7 @@
 //! What it rests on: live reads. An entry goes when its API server's Lease is not there, or is somebody else's; that it could not be
 //! read takes nothing away. (The original drops an entry then, and the API server writes it again within ten minutes.) Every
 //! write carries the UID and resource version of the object as it was read.
+//! Differs: live-leases.
 //!
 //! It never writes a Lease. One that has merely expired protects: the API server deletes it itself.
 

@@ -26,6 +26,7 @@ impl Room<Note> for PodRoom {
     fn observe(&self, key: &Key, _: &[Failure], read: &Reads) -> Result<Observation<View>, ObserveError> {
         let rooms = &self.0;
         // What is done needs no claims. (The original goes on making them, and reserving.)
+        // Differs: finished-pods-get-none.
         let needs = |pod: &Arc<Pod>| !pod.metadata.is_deleting() && !pod.is_finished();
         let Some(pod) = rooms.pods.get(key).filter(needs) else { return Ok(Observation::Nothing) };
         let membership = rooms.membership(&pod);

@@ -12,6 +12,7 @@
 //!
 //! What it rests on: slices and claims are read from the caches, as they are when the request is looked at. A pool of which not
 //! all slices are there yet makes the request wait for them. The original gives such a request up after a quarter of a second.
+//! Differs: whole-pools.
 //!
 //! It never writes slices or claims, and never a second status.
 

@@ -5,6 +5,7 @@
 //! (The original waits until the token's Secret is deleted.) A signature is made of the content and the token alone, so who takes
 //! over finds nothing to do. It is off unless it is named. It never makes the ConfigMap, and touches nothing in it but
 //! signatures.
+//! Differs: signatures-end-with-tokens.
 
 mod jws;
 mod plan;

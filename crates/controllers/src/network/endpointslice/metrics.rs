@@ -3,6 +3,7 @@
 //! A plan is counted when it is made ([`Metrics::planned`]) and told of when its reconcile has ended
 //! ([`Metrics::ended`]). Gauges are sums over all Services; a Service that is gone is taken out of them. Where the original
 //! lets the last address family of a Service stand for all of them, these count every family.
+//! Differs: gauges-of-families.
 
 use parking_lot::Mutex;
 use prometheus::{

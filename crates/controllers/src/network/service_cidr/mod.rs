@@ -11,6 +11,7 @@
 //!
 //! What it rests on: before a finalizer goes the addresses are listed live, and the ServiceCIDRs on which they can rely are
 //! read live. The original trusts its caches: an address that its watch is late to tell of loses its range.
+//! Differs: addresses-read-live.
 //!
 //! It never touches IPAddresses, which are the API server's allocators', nor finalizers and conditions of others.
 

@@ -4,6 +4,7 @@
 //! Nodes are the record of who has what ([`pool`]), and nothing is reserved: the loop is serial, so that no node is given a block
 //! before the cache has seen what was given to any other, also where an answer was lost. A node that was there before with ranges
 //! that do not fit keeps everybody from getting one: which blocks are free is not known then. The original does not start.
+//! Differs: no-reservations. Differs: nodes-outside-the-ranges.
 //!
 //! It never touches a node that has any range, however few.
 

@@ -129,6 +129,7 @@ fn details<'a>(source: &'a InlineSource, driver: &str, handle: &str, namespace: 
     }
     if let Some(disk) = &source.vsphere_volume {
         // The original crashes here where a policy is named.
+        // Differs: vsphere-policies.
         let policy = Some(&disk.storage_policy_name).filter(|policy| !policy.is_empty());
         return Some(Details {
             name: plain(&disk.volume_path),

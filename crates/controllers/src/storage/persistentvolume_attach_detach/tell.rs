@@ -15,6 +15,7 @@ pub(super) fn attached(pod: &Regarding, source: Option<&Source>) -> EventSpec {
         warning: false,
         reason: "SuccessfulAttachVolume",
         // The original ends it with a blank.
+        // Differs: no.
         message: format!("AttachVolume.Attach succeeded for volume \"{}\" ", name(source)),
     }
 }

@@ -208,6 +208,7 @@ pub(super) fn pod_key(recipe: &Recipe, volume: &str) -> Key {
 /// Longest time from the creation of a Pod to its end. A Pod that has started has the time of its deadline in addition.
 /// `activeDeadlineSeconds` counts from the start, and the kubelet applies it, so it ends neither an unscheduled Pod nor a Pod on a dead node.
 /// kube-controller-manager gives up when the API server ends its watches, after 30 to 60 minutes.
+/// Differs: recycler-time-limit.
 const PATIENCE: Duration = Duration::from_hours(1);
 
 /// The volume that a Pod of this name empties.

@@ -137,6 +137,7 @@ fn has_been_ended(pod: &ObjectMeta) -> bool {
 /// deleted. A claim that is controlled by the pod does not wait for one that is ended and has finalizers left, for the pod may wait
 /// for the claim: one that was made for an ephemeral volume, and one of a StatefulSet that deletes it with the pod. (The original
 /// lets the first go alone: of the second both stay for ever if the set is deleted in the foreground.)
+/// Differs: claims-of-ended-pods.
 fn holds(pod: &Pod, claim: &ObjectMeta) -> bool {
     let may_hold = |source: &PodClaimSource| {
         let goes_with_it = match source {

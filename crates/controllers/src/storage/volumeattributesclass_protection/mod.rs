@@ -8,6 +8,7 @@
 //!
 //! What it rests on: users are looked for in the caches, where one is enough; that there is none is what live lists say. The
 //! original goes by its caches alone. (What begins to name a class after the lists is found by neither.)
+//! Differs: classes-read-live.
 //!
 //! It never writes a claim or a volume.
 

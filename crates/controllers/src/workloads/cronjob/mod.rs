@@ -19,6 +19,7 @@
 //! it. What is not known of a Job that the status lists is read live.
 //!
 //! It never runs pods, and takes only Jobs that the CronJob controls by UID for its own; the original goes by the name.
+//! Differs: jobs-by-uid.
 
 use std::sync::Arc;
 

@@ -30,6 +30,7 @@ const UNSUPPORTED: &str = "is not officially supported, see \
 
 /// When the history is seen to again after a failure, if nothing else calls for a look: as long as any controller waits at most. (The
 /// original waits for its caches to be synced anew, half a day or more.)
+/// Differs: failed-history-deletes.
 const WITHOUT_NEXT_LOOK: Duration = Duration::from_secs(1000);
 
 /// What becomes of the schedule now.
@@ -104,6 +105,7 @@ fn created_for(view: &View, status: &Status<'_>, made: &Made, now: Timestamp) ->
 /// Returns a running Job of another activation that the status does not list, beside which `at` must not start: the answer to its
 /// create was lost. Its activation may be later than `at`, if a clock was ahead. kube-controller-manager goes by the status alone
 /// and starts a second Job.
+/// Differs: unlisted-jobs.
 fn forgotten<'a>(view: &'a View, status: &Status<'_>, at: Timestamp) -> Option<(&'a Job, Timestamp)> {
     if !matches!(&*view.cron_job.spec.concurrency_policy, "Forbid" | "Replace") {
         return None;
@@ -236,6 +238,7 @@ fn due(view: &View, schedule: &Schedule, now: Timestamp) -> Missed {
     };
     match schedule {
         // The first one after the bound would always lie in the future: kube-controller-manager never starts such a Job.
+        // Differs: every-with-short-deadline.
         Schedule::Every(seconds) if deadline.as_secs() < *seconds => match missed(schedule, since, now) {
             Missed::Last { at, .. } if at <= bound => Missed::Nothing,
             // Activations before the deadline do not count as missed.

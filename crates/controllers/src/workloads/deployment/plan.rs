@@ -3,7 +3,7 @@
 //! A plan holds everything that the original does in one sync, and the order of its writes is the original's: release
 //! and adopt, then the new ReplicaSet and the sizes of all, then what is deleted of the history, then the status. Where
 //! the original writes an object several times in a row (a ReplicaSet's annotations and then its size; the status with
-//! one condition, then with all), a plan writes it once, with the last of these states. In detail:
+//! one condition, then with all), a plan writes it once, with the last of these states. Differs: one-write-per-object. In detail:
 //!
 //! | module | decides on |
 //! |---|---|

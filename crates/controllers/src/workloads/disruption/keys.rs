@@ -15,6 +15,7 @@ use coxswain_machinery::wire::Raw;
 
 /// A pod concerns every budget that selects it or, when it was relabelled, did. (The original tells one of them, of the present
 /// labels.)
+/// Differs: overlapping-budgets.
 pub(super) fn of_pods(budgets: Selecting<PodDisruptionBudget>) -> KeyMap {
     wake::selecting(budgets, counts_alike)
 }

@@ -98,6 +98,7 @@ impl Meter<Note> for Metrics {
     fn ended(&self, key: &Key, ended: ReconcileEnd<'_>) {
         if matches!(ended.outcome, Outcome::Absent) {
             // The original goes on telling of those that are gone.
+            // Differs: gauges-of-deleted-objects.
             let _ = self.desired.remove_label_values(&[&key.namespace, &key.name]);
         }
         let Some(looked) = self.begun.lock().remove(key) else { return };

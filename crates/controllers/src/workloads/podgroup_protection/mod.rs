@@ -10,6 +10,7 @@
 //!
 //! What it rests on: active pods are looked for in the cache, where one is enough; that there is none is what a live list of the
 //! namespace's pods says. The original goes by its cache alone.
+//! Differs: podgroups-read-live.
 //!
 //! It never puts the finalizer on, and never writes a pod.
 

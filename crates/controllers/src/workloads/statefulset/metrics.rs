@@ -60,6 +60,7 @@ impl Meter<Note> for Metrics {
     }
 
     /// The gauges of a deleted StatefulSet are removed. kube-controller-manager keeps them until it ends.
+    /// Differs: gauges-of-deleted-objects.
     fn ended(&self, key: &Key, ended: ReconcileEnd<'_>) {
         if *ended.outcome != Outcome::Absent {
             return;

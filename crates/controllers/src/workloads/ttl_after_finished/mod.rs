@@ -8,6 +8,7 @@
 //! refuses to delete one whose field was raised or removed a moment ago, or that was made anew, and the key is looked at again
 //! when the cache knows it. The original reads the Job live before it deletes it; ours needs no such read, and nothing can
 //! happen after it.
+//! Differs: ttl-delete-by-version.
 //!
 //! It never writes a Job, and has nothing to do with pods: these go before the Job by foreground deletion.
 

@@ -5,6 +5,7 @@
 //! times fall into one bucket, later criteria notwithstanding; across three pods that can run in a circle. Here a
 //! rank is a sort key, so that the order is total by construction: within a bucket the later criteria decide, and
 //! the UID comes last. Where the original's choice does not hang on random UIDs, both agree.
+//! Differs: pod-ranking.
 
 use std::cmp::Reverse;
 

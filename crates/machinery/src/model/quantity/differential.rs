@@ -154,27 +154,27 @@ fn quantities_are_never_read_differently() {
         refusals: &[],
         differences: &[
             KnownDifference {
-                reason: "Go wraps around where a number has more than 64 bits",
+                reason: "Go wraps around where a number has more than 64 bits. Differs: large-numbers",
                 fields: &["milli"],
                 covers: |_, ours, _| is_limit(&ours["milli"]),
             },
             KnownDifference {
-                reason: "Go wraps around where a number has more than 64 bits",
+                reason: "Go wraps around where a number has more than 64 bits. Differs: large-numbers",
                 fields: &["value"],
                 covers: |_, ours, _| is_limit(&ours["value"]),
             },
             KnownDifference {
-                reason: "Go counts long negative amounts in 64 bits of billionths, and rounds their fractions towards zero and beyond",
+                reason: "Go counts long negative amounts in 64 bits of billionths, and rounds their fractions towards zero and beyond. Differs: large-numbers",
                 fields: &["milli", "value"],
                 covers: |text, ours, _| ours["sign"] == -1 && is_long(text),
             },
             KnownDifference {
-                reason: "amounts beyond 10^29 are cut off",
+                reason: "amounts beyond 10^29 are cut off. Differs: large-numbers",
                 fields: &["canonical", "rounded", "sum", "difference", "order", "milli", "value"],
                 covers: saturates,
             },
             KnownDifference {
-                reason: "Go drops the suffix of amounts from 10^21 on",
+                reason: "Go drops the suffix of amounts from 10^21 on. Differs: large-numbers",
                 fields: &["canonical", "rounded", "sum", "difference"],
                 covers: |_, ours, theirs| {
                     ["canonical", "rounded", "sum", "difference"].iter().all(|name| {

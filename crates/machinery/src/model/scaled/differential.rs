@@ -29,7 +29,7 @@ fn percentages_are_never_read_differently() {
         read,
         refusals: &[],
         differences: &[KnownDifference {
-            reason: "Go computes in doubles, which have no room for more than 2^53 hundredths, and wraps around",
+            reason: "Go computes in doubles, which have no room for more than 2^53 hundredths, and wraps around. Differs: large-numbers",
             fields: &["up", "down"],
             covers: |text, _, _| {
                 let (percent, total) = text.split_once('%').unwrap_or_default();

@@ -27,6 +27,7 @@ impl Check<'_> {
     }
 
     /// The headers in which a proxy names its user; the original looks at these even when it serves nothing.
+    /// Differs: no.
     fn headers(&mut self) {
         let flags = self.flags;
         for (flag, names) in [

@@ -8,6 +8,7 @@
 //! the original would ignore it), a prefix longer than an address, a negative duration, a number that is
 //! not finite, a media type that no API server speaks, and a lock that could not be written. And it can't serve TLS
 //! with nothing but what rustls leaves out.
+//! Differs: strict-flags.
 
 mod access;
 mod drivers;

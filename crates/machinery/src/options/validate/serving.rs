@@ -144,6 +144,7 @@ impl Check<'_> {
             self.token_key("service-account-private-key-file", &flags.service_account_private_key_file);
         } else if flags.use_service_account_credentials {
             // Since tokens come from TokenRequest, credentials need no key of the manager's; the original warns too.
+            // Differs: no.
             self.warn(
                 "use-service-account-credentials",
                 "is given without --service-account-private-key-file: no token Secrets will be made",

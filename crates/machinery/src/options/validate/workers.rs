@@ -10,6 +10,7 @@ impl Check<'_> {
     pub(super) fn workers(&mut self) {
         let flags = self.flags;
         // The original refuses these.
+        // Differs: no.
         for (flag, value, most) in [
             ("concurrent-job-syncs", flags.concurrent_job_syncs, i64::MAX),
             ("concurrent-cron-job-syncs", flags.concurrent_cron_job_syncs, i64::MAX),

@@ -29,6 +29,7 @@ const YEAR: Duration = Duration::from_hours(365 * 24);
 const HOUR: Duration = Duration::from_hours(1);
 
 /// Algorithms of keys whose certificates can be renewed. kube-controller-manager makes RSA keys.
+/// Differs: self-made-certificates.
 const KEY_ALGORITHMS: [&SignatureAlgorithm; 4] =
     [&PKCS_ECDSA_P256_SHA256, &PKCS_RSA_SHA256, &PKCS_ECDSA_P384_SHA384, &PKCS_ED25519];
 

@@ -65,7 +65,7 @@ fn times_are_never_read_differently() {
         generate,
         read,
         refusals: &[KnownRefusal {
-            reason: "a sign within the digits of a second is a typing error",
+            reason: "a sign within the digits of a second is a typing error. Differs: odd-signs-in-times",
             covers: |text, _| {
                 text.split_once(['.', ',']).is_some_and(|(_, fraction)| fraction.starts_with(['+', '-']))
             },

@@ -155,7 +155,7 @@ fn schedules_are_never_read_differently() {
         differences: &[
             // In 1986 the clock of Nepal went from 00:00 to 00:15.
             KnownDifference {
-                reason: "Go misses and moves times where a clock skips midnight or a part of an hour",
+                reason: "Go misses and moves times where a clock skips midnight or a part of an hour. Differs: half-hour-zones",
                 fields: &["times"],
                 covers: |text, _, _| {
                     let mut parts = text.split(SEPARATOR);

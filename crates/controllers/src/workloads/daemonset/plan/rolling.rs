@@ -5,6 +5,7 @@
 //! long as they are as they were seen. Those that are ready go node by node, in an order that differs from rollout to rollout
 //! ([`Rollout::spread`]), those first that are not yet available. kube-controller-manager replaces these at once as well: all pods of a
 //! DaemonSet whose template changes twice within `minReadySeconds`.
+//! Differs: available-within-min-ready. Differs: node-order.
 
 use jiff::Timestamp;
 

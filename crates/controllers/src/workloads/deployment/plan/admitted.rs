@@ -10,6 +10,7 @@
 //!   the Deployment rolls out its own again.
 //!
 //! Admission may change a template again with each update. Then none of these ReplicaSets counts.
+//! Differs: template-changed-by-admission.
 
 use std::iter;
 

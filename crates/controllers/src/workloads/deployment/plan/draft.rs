@@ -51,6 +51,7 @@ pub(super) struct Draft<'a> {
 /// The member with the Deployment's template. Should several have it, the oldest is taken, for good. Members of several spellings
 /// are the exception: earlier versions created a ReplicaSet for each spelling of a quantity, while kube-controller-manager uses the
 /// oldest. The one that was rolled out last, by either, has the pods and the highest revision, so no pod moves at a takeover.
+/// Differs: several-spellings.
 fn same_template(template: &Template, claims: &Claims<'_>) -> Result<Option<usize>, Unplannable> {
     let mut members = Vec::new();
     let mut is_respelled = false;

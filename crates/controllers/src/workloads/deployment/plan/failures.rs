@@ -3,6 +3,7 @@
 //! The creation of a ReplicaSet is the first write of its plan (but for releases), so what was observed still holds. Where a size
 //! was refused, the pause, the ReplicaSet that was found and the revision are shown: kube-controller-manager writes these before
 //! it scales.
+//! Differs: no.
 
 use std::time::Duration;
 

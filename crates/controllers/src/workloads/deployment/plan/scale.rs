@@ -10,6 +10,7 @@
 //!
 //! See "Proportional scaling" in the documentation of Deployments. (In the last case the original waits for the sizes to
 //! change, which nothing does.)
+//! Differs: recreate-one-template.
 
 use std::cmp::Reverse;
 
@@ -29,6 +30,7 @@ pub(super) fn scale(draft: &mut Draft<'_>) {
     let sizes = sizes(draft);
     // What has the right size already is told of the Deployment's. The original leaves the note of a single one as it is:
     // it takes the Deployment as about to be scaled for good, and never rolls out another template.
+    // Differs: single-replicaset-note.
     let notes = sizes.len() > 1 || is_due(draft);
     for (at, size) in sizes {
         if !draft.resize(at, size) && notes {
@@ -62,7 +64,7 @@ fn is_saturated(new: &Member, replicas: i32) -> bool {
         && new.object.status.available_replicas == replicas
 }
 
-/// Returns the number in an annotation. kube-controller-manager reads no number with a sign.
+/// Returns the number in an annotation. As in kube-controller-manager, a number with a sign is none.
 fn noted(member: &Member, annotation: &str) -> Option<i32> {
     let digits = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
     member.annotation(annotation).filter(digits)?.parse().ok()
@@ -112,6 +114,7 @@ impl Share {
 /// gets as much as leads there, and those behind it stay as they are. What is still missing when all have their parts, for
 /// parts are rounded, is the first one's. None grows while all together shrink. (In the original one does whose annotation is of another
 /// Deployment, and then all together are more than the target.)
+/// Differs: proportional-scaling.
 pub(in super::super) fn distribute(shares: &[Share], target: i32) -> Vec<i32> {
     if target <= 0 {
         return vec![0; shares.len()];

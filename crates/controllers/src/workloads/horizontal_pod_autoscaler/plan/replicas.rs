@@ -183,6 +183,7 @@ impl Present<'_> {
         let stays = self.tolerance.holds(ratio);
         let wanted = if stays { replicas } else { rounded_up(usage as f64 / target as f64) };
         // The original divides by zero, and tells what comes of that.
+        // Differs: average-of-no-pods.
         let average = if replicas == 0 { usage } else { (usage as f64 / f64::from(replicas)).ceil() as i64 };
         Asked { replicas: wanted, usage: average, utilization: None }
     }
@@ -194,6 +195,7 @@ impl Present<'_> {
             let name = &pod.metadata.name;
             let value = found.get(name);
             // One that has succeeded has no value either, and uses nothing. kube-controller-manager counts it as missing.
+            // Differs: succeeded-pods-ignored.
             if pod.metadata.is_deleting() || pod.is_finished() {
                 sorted.ignored.push(name);
             } else if pod.status.phase == "Pending" {

@@ -2,6 +2,7 @@
 //!
 //! Only what this controller says is written; what else the status holds stays. (The original builds the status anew and loses
 //! it.) Conditions keep their places, and their times change with their statuses.
+//! Differs: status-of-others.
 
 use bytes::Bytes;
 use jiff::Timestamp;

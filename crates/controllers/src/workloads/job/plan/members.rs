@@ -108,6 +108,7 @@ impl<'a> Members<'a> {
                 Claim::Keep => keep(pod, false),
                 // An empty selector selects all pods of the namespace. kube-controller-manager adopts every one that has no
                 // controller, and deletes those that are too many.
+                // Differs: empty-selectors.
                 Claim::Adopt if view.selector.is_empty() => {}
                 Claim::Adopt => {
                     keep(pod, true);
