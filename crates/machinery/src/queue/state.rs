@@ -4,6 +4,7 @@
 //! waiting keys and the heap of delayed ones hold slot numbers, so that a key is stored once. Transitions return how
 //! many keys became ready: as many waiters are to be woken.
 
+mod memory;
 mod reports;
 
 use std::cmp::{Ordering, Reverse};
@@ -50,6 +51,8 @@ pub(super) struct State<K> {
     delayed_keys: usize,
     /// Keys that cooldown.
     cooling: usize,
+    /// Keys on which work has ended since slots were moved together.
+    finished: usize,
     sequence: u64,
     bucket: Option<Bucket>,
     /// The parts' buckets.
@@ -136,6 +139,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             delayed: BinaryHeap::new(),
             delayed_keys: 0,
             cooling: 0,
+            finished: 0,
             sequence: 0,
             bucket: config.bucket.map(Bucket::new),
             shares: None,
@@ -474,6 +478,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             self.ready.push_back(id);
         } else {
             self.release(id);
+            self.give_back();
         }
         woken + usize::from(again)
     }
