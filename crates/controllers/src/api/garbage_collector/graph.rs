@@ -266,11 +266,14 @@ impl Graph {
 
     /// A virtual node became an object: references that point elsewhere do not mean it.
     fn appeared(&mut self, id: NodeId, affected: &mut AffectedObjects) {
+        // Also without dependents: those of an import that keeps UIDs, or of a restore, may come later.
+        if !self.absence.is_empty() {
+            let place = self.place_of(id);
+            self.absence.unlearn(&place);
+        }
         if self.nodes.get(id).is_none_or(|node| node.dependents().is_empty()) {
             return;
         }
-        let place = self.place_of(id);
-        self.absence.unlearn(&place);
         let Some(owner) = self.nodes.get(id) else { return };
         self.tell_dependents(id, affected, |dependent, edge| {
             !owner.is_at(&edge.coordinates, &dependent.namespace)

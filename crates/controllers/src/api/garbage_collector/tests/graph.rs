@@ -212,6 +212,21 @@ fn an_owner_found_absent_while_in_sight_is_told_of_again_when_it_goes_out_of_sig
 }
 
 #[test]
+fn an_absent_owner_that_reappears_before_its_dependents_is_absent_no_longer() {
+    let (mut graph, owner) = (Graph::new(), object("owner"));
+    let dependent = object("dependent").owned_by(&THING, &owner);
+    let other = object("other");
+    let _ = told(|affected| {
+        graph.absent(place(&owner, "a"), affected);
+        graph.absent(place(&other, "a"), affected);
+    });
+    assert_eq!(see(&mut graph, &[&owner]), nothing());
+    assert!(!graph.is_absent(&place(&owner, "a")) && graph.is_absent(&place(&other, "a")));
+    assert_eq!(see(&mut graph, &[&dependent]), nothing());
+    assert!(facts(&graph, &dependent).settled);
+}
+
+#[test]
 fn a_removal_seen_through_another_kind_is_none() {
     let (mut graph, owner) = (Graph::new(), object("owner"));
     let _ = see(&mut graph, &[&owner]);
