@@ -24,6 +24,7 @@ mod credentials;
 mod discovery;
 mod error;
 mod fence;
+mod in_cluster;
 mod kubeconfig;
 mod layers;
 mod live;
