@@ -4,8 +4,9 @@
 //! two hours earlier. [`WallTime`] and [`Time`] hold, read and print every time that the API server accepts; the conversion to
 //! `Timestamp`, for arithmetic, clamps to jiff's range. Nothing else in the project converts.
 
+use std::cmp::Ordering;
 use std::fmt;
-use std::num::NonZeroI64;
+use std::num::{NonZeroI64, NonZeroU8};
 use std::str::FromStr;
 
 use jiff::Timestamp;
@@ -67,6 +68,21 @@ impl WallTime {
     /// Whether it is the first second of the year 1, which Go and the API server treat as unset.
     pub fn is_unset(self) -> bool {
         self == Self { seconds: UNSET_SECONDS, nanoseconds: 0 }
+    }
+
+    /// Reads a protobuf `Time`. An empty message is unset; without the field of the seconds, they are 0.
+    ///
+    /// # Errors
+    /// The message is malformed.
+    pub fn of_message(message: &[u8]) -> Result<Option<Self>, WireError> {
+        let mut reader = Reader::new(message);
+        let mut seconds = 0;
+        while let Some((number, value)) = reader.next_field()? {
+            if number == 1 {
+                seconds = value.varint()? as i64;
+            }
+        }
+        Ok(if message.is_empty() { None } else { Self::from_seconds(seconds) })
     }
 
     /// Seconds since 1970.
@@ -200,25 +216,38 @@ fn civil(days: i64) -> (i64, i64, i64) {
     if month > 12 { (year + 1, month - 12, day) } else { (year, month, day) }
 }
 
-/// `metav1.Time`: whole seconds since 1970, as the API serves it. Upstream's zero time is `None`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// `metav1.Time`: whole seconds since 1970, as the API serves it. Upstream's zero time, the first second of the year 1, is `None`. On the
+/// wire only an empty message is unset: `1970-01-01T00:00:00Z` is a time.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Time(NonZeroI64);
 
+impl Ord for Time {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.seconds().cmp(&other.seconds())
+    }
+}
+
+impl PartialOrd for Time {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
 impl Time {
-    /// From seconds since 1970; `None` for 0, which upstream treats as unset.
+    /// From seconds since 1970; `None` for the first second of the year 1, which upstream treats as unset.
     pub fn from_seconds(seconds: i64) -> Option<Self> {
-        NonZeroI64::new(seconds).map(Self)
+        NonZeroI64::new(seconds.wrapping_sub(UNSET_SECONDS)).map(Self)
     }
 
-    /// The second 0 is unset on the wire: the next one stands for it.
+    /// The first second of the year 1 is unset: the next one stands for it.
     fn nearest(seconds: i64) -> Self {
-        let next = NonZeroI64::new(seconds.saturating_add(1)).unwrap_or(NonZeroI64::MIN);
-        Self(NonZeroI64::new(seconds).unwrap_or(next))
+        let since_unset = NonZeroI64::new(seconds.wrapping_sub(UNSET_SECONDS));
+        Self(since_unset.unwrap_or(NonZeroU8::MIN.into()))
     }
 
     /// Seconds since 1970.
     pub fn seconds(self) -> i64 {
-        self.0.get()
+        self.0.get().wrapping_add(UNSET_SECONDS)
     }
 
     /// Seconds from `earlier` to `self`; negative when `self` is the earlier one.
@@ -273,14 +302,7 @@ impl fmt::Debug for Time {
 
 impl Field for Option<Time> {
     fn merge(&mut self, value: Value<'_>, _: Source<'_>) -> Result<(), WireError> {
-        let mut reader = Reader::new(value.bytes()?);
-        let mut seconds = 0;
-        while let Some((number, value)) = reader.next_field()? {
-            if number == 1 {
-                seconds = value.varint()? as i64;
-            }
-        }
-        *self = Time::from_seconds(seconds);
+        *self = Time::of_message(value.bytes()?)?;
         Ok(())
     }
 
@@ -393,9 +415,32 @@ mod tests {
             let read = ObjectMeta::decode(&meta.to_bytes().into()).unwrap();
             assert_eq!(read.creation_timestamp, Some(time), "the bytes are those of the time that was read");
         }
-        assert_eq!(Time::from(Timestamp::UNIX_EPOCH).to_string(), "1970-01-01T00:00:01Z", "0 is unset");
+        assert_eq!(Time::from(Timestamp::UNIX_EPOCH).to_string(), "1970-01-01T00:00:00Z");
+        let first: Timestamp = "0001-01-01T00:00:00Z".parse().unwrap();
+        assert_eq!(Time::from(first).to_string(), "0001-01-01T00:00:01Z", "the first second is unset");
         assert_eq!(WallTime::new(i64::MAX, i32::MAX).seconds(), i64::MAX);
         assert_eq!(WallTime::new(0, -1), WallTime::new(-1, 999_999_999));
+    }
+
+    #[test]
+    fn only_an_empty_message_and_the_first_second_of_the_year_1_are_unset() {
+        let first = [&[8][..], &[0x80, 0x92, 0xb8, 0xc3, 0x98, 0xfe, 0xff, 0xff, 0xff, 1]].concat();
+        for (message, expected) in [
+            (&[][..], None),
+            (&[8, 0, 16, 0], Some("1970-01-01T00:00:00Z")),
+            (&[16, 0], Some("1970-01-01T00:00:00Z")),
+            (&[8, 1, 16, 0], Some("1970-01-01T00:00:01Z")),
+            (&first, None),
+        ] {
+            let read = Time::of_message(message).unwrap();
+            assert_eq!(read.map(|at| at.to_string()).as_deref(), expected, "{message:?}");
+            let meta = ObjectMeta { creation_timestamp: read, ..ObjectMeta::default() };
+            let again = ObjectMeta::decode(&meta.to_bytes().into()).unwrap();
+            assert_eq!(again.creation_timestamp, read);
+        }
+        let [early, epoch, late] = [i64::MIN, 0, i64::MAX].map(|at| Time::from_seconds(at).unwrap());
+        assert!(early < epoch && epoch < late);
+        assert_eq!(size_of::<Option<Time>>(), size_of::<i64>());
     }
 
     proptest! {

@@ -147,7 +147,7 @@ fn value(holds: Holds, values: &[Value<'_>]) -> Result<Option<Json>, WireError> 
         }
         Holds::Quantity => Json::String(quantity(&merged(values)?)?),
         Holds::Time => {
-            let Some(time) = time(&merged(values)?)? else { return Ok(None) };
+            let Some(time) = Time::of_message(&merged(values)?)? else { return Ok(None) };
             Json::String(time.to_string())
         }
         Holds::IntOrString => int_or_string(&merged(values)?)?,
@@ -198,17 +198,6 @@ fn strings(message: &[u8]) -> Result<[&[u8]; 2], WireError> {
 fn quantity(message: &[u8]) -> Result<String, WireError> {
     let [written, _] = strings(message)?;
     Ok(if written.is_empty() { "0".to_owned() } else { text(written) })
-}
-
-fn time(message: &[u8]) -> Result<Option<Time>, WireError> {
-    let mut seconds = 0;
-    let mut reader = Reader::new(message);
-    while let Some((number, value)) = reader.next_field()? {
-        if number == 1 {
-            seconds = value.varint()? as i64;
-        }
-    }
-    Ok(Time::from_seconds(seconds))
 }
 
 fn int_or_string(message: &[u8]) -> Result<Json, WireError> {

@@ -157,14 +157,15 @@ fn one(holds: FieldType, value: Value<'_>) -> Result<String, JsonError> {
     })
 }
 
-/// A time, with so many digits of a second; the zero time is `null`.
+/// A time, with so many digits of a second. An empty message and the first second of the year 1 are `null`.
 fn time(value: Value<'_>, digits: u8) -> Result<String, JsonError> {
     let number = |path| get(value.bytes()?, path)?.map_or(Ok(0), Value::varint);
     let (seconds, nanoseconds) = (number(&[1])? as i64, number(&[2])? as i32);
-    if seconds == 0 && nanoseconds == 0 {
+    let at = WallTime::new(seconds, nanoseconds);
+    if value.bytes()?.is_empty() || at.is_unset() {
         return Ok("null".to_owned());
     }
-    Ok(quoted(&format!("{:.*}", usize::from(digits), WallTime::new(seconds, nanoseconds))))
+    Ok(quoted(&format!("{:.*}", usize::from(digits), at)))
 }
 
 fn int_or_string(bytes: &[u8]) -> Result<String, JsonError> {
