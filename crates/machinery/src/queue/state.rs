@@ -88,6 +88,8 @@ struct Slot<K> {
     given_up: bool,
     /// How often in a row it was held off.
     held_off: u32,
+    /// In how many reconciles in a row a write met a conflict that is tolerated.
+    conflicts: u32,
     /// When the first change came that nobody has taken it up for yet.
     changed_at: Option<Instant>,
 }
@@ -377,6 +379,16 @@ impl<K: Clone + Eq + Hash> State<K> {
         wanted.max(config.hold_off(times))
     }
 
+    /// Counts whether a write for a key in flight met a tolerated conflict. Returns for how many reconciles in a row before.
+    pub(super) fn count_conflict(&mut self, key: &K, met: bool) -> u32 {
+        let id = self.find(self.hasher.hash_one(key), key);
+        id.and_then(|id| self.slot_mut(id)).map_or(0, |slot| {
+            let before = slot.conflicts;
+            slot.conflicts = if met { before.saturating_add(1) } else { 0 };
+            before
+        })
+    }
+
     /// Something came of the work on a key: the next hold-off is the shortest.
     pub(super) fn end_hold_off(&mut self, key: &K) {
         if let Some(id) = self.find(self.hasher.hash_one(key), key)
@@ -596,6 +608,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             refusals: 0,
             given_up: false,
             held_off: 0,
+            conflicts: 0,
             changed_at: None,
         });
         let id = if let Some(id) = self.vacant.pop() {

@@ -42,6 +42,7 @@
 //! `/debug/controllers/garbage-collector-controller/graph`, whole or around the objects of `?uid=`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
@@ -102,6 +103,11 @@ const ORPHAN: &str = "garbage_collector_attempt_to_orphan";
 /// original has it so.
 const QPS_FACTOR: QpsFactor = QpsFactor { qps: 2.0, burst: 1 };
 
+/// How long an object waits for the caches to show what was written for it. The lists of some aggregated API servers have no resource
+/// version, or count versions by object: such a cache never shows it. A cache that is late makes no wrong delete, as all deletes name what
+/// was judged.
+const LONGEST_WAIT: Duration = Duration::from_mins(5);
+
 /// Resources that come in masses, go by themselves and own nothing, by group and name.
 const IGNORED: &[(&str, &str)] = &[("", "events"), ("events.k8s.io", "events")];
 
@@ -124,6 +130,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         kind: None,
         settings: LoopSettings {
             qps_factor: QPS_FACTOR,
+            longest_wait: Some(LONGEST_WAIT),
             ..LoopSettings::with_workers(flags.concurrent_gc_syncs)
         },
         wake_ups: Vec::new(),
