@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::is_ours;
-use super::topology::{self, Capacity, Mode};
+use super::topology::{self, KnownCapacity, Mode};
 use coxswain_machinery::api::core::{Node, Service};
 use coxswain_machinery::api::discovery::EndpointSlice;
 use coxswain_machinery::api::indexes::service_key;
@@ -14,17 +14,18 @@ use coxswain_machinery::model::Key;
 pub(super) fn of_nodes(
     services: Lister<Service>,
     slices: Indexed<EndpointSlice>,
-    nodes: Lister<Node>,
+    known: Arc<KnownCapacity>,
 ) -> KeyMap {
     Arc::new(move |delta: Delta<'_>, emit: &mut dyn FnMut(Key)| {
-        if !delta.is_news() {
-            return;
-        }
         let (old, new) = delta.typed::<Node>();
         if old.map(topology::contribution) == new.map(topology::contribution) {
             return;
         }
-        let capacity = Capacity::of(nodes.list().iter().map(AsRef::as_ref));
+        known.forget();
+        if !delta.is_news() {
+            return;
+        }
+        let capacity = known.get();
         for service in services.list().into_iter().filter(|service| Mode::of(service) == Mode::Auto) {
             let key = service_key(&service.metadata.namespace, &service.metadata.name);
             let held = slices.filed(&key);

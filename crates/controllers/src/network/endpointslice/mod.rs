@@ -49,6 +49,7 @@ mod topology;
 mod view;
 
 use metrics::{Counted, Metrics};
+use topology::KnownCapacity;
 use view::View;
 
 /// Our name in [`services::SLICE_MANAGED_BY`], and the original's.
@@ -98,11 +99,13 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let pods = build.watch::<Pod>(&PODS);
     let slices = build.watch::<EndpointSlice>(&ENDPOINT_SLICES);
     let nodes = build.watch::<Node>(&NODES);
+    let capacity = Arc::new(KnownCapacity::new(nodes.lister()));
     let room = Controller {
         services: services.lister(),
         pods: pods.labelled(),
         slices: slices.index(&BY_SERVICE),
         nodes: nodes.lister(),
+        capacity: Arc::clone(&capacity),
         settings: Settings {
             max_per_slice: usize::try_from(flags.max_endpoints_per_slice).unwrap_or(1).max(1),
             prefer_same: (build.gate)("PreferSameTrafficDistribution"),
@@ -115,7 +118,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         slices
             .wakes(services::of_slices(is_ours, false))
             .debounced(batch_period.max(services::SLICES_DEBOUNCE)),
-        nodes.wakes(keys::of_nodes(services.lister(), slices.index(&BY_SERVICE), nodes.lister())),
+        nodes.wakes(keys::of_nodes(services.lister(), slices.index(&BY_SERVICE), capacity)),
     ];
     Ok(Built {
         loops: vec![Loop {
@@ -139,6 +142,7 @@ struct Controller {
     /// By the Service that they name.
     slices: Indexed<EndpointSlice>,
     nodes: Lister<Node>,
+    capacity: Arc<KnownCapacity>,
     settings: Settings,
 }
 

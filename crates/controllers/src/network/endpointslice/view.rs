@@ -53,7 +53,7 @@ pub(super) fn observe(
         }
     }
     let is_auto = Mode::of(&service) == Mode::Auto;
-    let capacity = is_auto.then(|| Capacity::of(room.nodes.list().iter().map(AsRef::as_ref)));
+    let capacity = is_auto.then(|| Capacity::clone(&room.capacity.get()));
     let mut slices = Vec::new();
     for slice in room.slices.filed(&service_key(&key.namespace, &key.name)) {
         if is_ours(&slice) && !slice.metadata.is_deleting() {

@@ -85,6 +85,7 @@ impl Bench {
             pods: Labelled::new(&self.pods),
             slices: Indexed::new(&self.slices.store, &BY_SERVICE),
             nodes: Lister::new(Arc::clone(&self.nodes)),
+            capacity: Arc::new(KnownCapacity::new(Lister::new(Arc::clone(&self.nodes)))),
             settings: self.settings,
         }
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::super::topology::KnownCapacity;
 use super::super::{keys, services};
 use super::fixtures::{Bench, any, deleting, labels, meta, node, pod, ready, service};
 use coxswain_machinery::api::AnyObject;
@@ -130,7 +131,7 @@ fn a_node_concerns_services_whose_hints_overload_a_zone_now() {
     let map = keys::of_nodes(
         Lister::new(bench.store(&SERVICES)),
         Indexed::new(&bench.store(&ENDPOINT_SLICES), &BY_SERVICE),
-        Lister::new(bench.store(&NODES)),
+        Arc::new(KnownCapacity::new(Lister::new(bench.store(&NODES)))),
     );
     let tell = |old: Option<Node>, new: Option<Node>| {
         if let Some(new) = &new {
@@ -161,7 +162,31 @@ fn a_node_concerns_services_whose_hints_overload_a_zone_now() {
     let map = keys::of_nodes(
         Lister::new(Arc::clone(&bench.store(&SERVICES))),
         Indexed::new(&none.store(&ENDPOINT_SLICES), &BY_SERVICE),
-        Lister::new(bench.store(&NODES)),
+        Arc::new(KnownCapacity::new(Lister::new(bench.store(&NODES)))),
     );
     assert_eq!(told(&map, None, Some(&any(&NODES, &node("node-4", "x")))), [""; 0]);
+}
+
+#[test]
+fn capacity_is_computed_once_until_a_node_contributes_otherwise() {
+    let bench = Bench::new();
+    bench.add(&node("node-1", "a"));
+    bench.add(&node("node-2", "b"));
+    let known = Arc::new(KnownCapacity::new(Lister::new(bench.store(&NODES))));
+    let map = keys::of_nodes(
+        Lister::new(bench.store(&SERVICES)),
+        Indexed::new(&bench.store(&ENDPOINT_SLICES), &BY_SERVICE),
+        Arc::clone(&known),
+    );
+    let first = known.get();
+    let mut beaten = node("node-2", "b");
+    beaten.metadata.resource_version = "7".into();
+    bench.add(&beaten);
+    let [old, new] = [node("node-2", "b"), beaten].map(|node| any(&NODES, &node));
+    assert_eq!(told(&map, Some(&old), Some(&new)), [""; 0]);
+    assert!(Arc::ptr_eq(&first, &known.get()), "a heartbeat");
+    let moved = node("node-2", "c");
+    bench.add(&moved);
+    assert_eq!(told(&map, Some(&new), Some(&any(&NODES, &moved))), [""; 0]);
+    assert!(!Arc::ptr_eq(&first, &known.get()));
 }
