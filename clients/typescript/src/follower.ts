@@ -36,12 +36,20 @@ export class NoLeaderError extends Error {
 /** No replica answers. Nothing was sent, so it may be tried again. */
 class UnreachableError extends Error {}
 
+/** A client, and how many calls are on it: it is closed with the last of them once it is retired. */
+interface Session {
+  readonly client: AdminClient;
+  calls: number;
+  retired: boolean;
+}
+
 /** Follows the leader. It looks for nothing before the first call. */
 export class Follower {
   readonly #finder: Finder;
   readonly #attempts: number;
   readonly #pause: (milliseconds: number, signal?: AbortSignal) => Promise<void>;
-  #current: AdminClient | undefined;
+  #current: Session | undefined;
+  #closed = false;
 
   constructor(finder: Finder, { attempts = 10, pause = wait }: FollowerOptions = {}) {
     this.#finder = finder;
@@ -112,7 +120,7 @@ export class Follower {
       }
       expectedLeaderIdentity = leader.holderIdentity;
       if (!leader.leading) {
-        this.#current = undefined;
+        this.#retire(this.#current);
         next = leader.adminAddress;
       }
     }
@@ -127,22 +135,63 @@ export class Follower {
     }
   }
 
+  /** Ends the connection, once the calls on it have ended. No call can be made afterwards. */
+  close(): void {
+    this.#closed = true;
+    this.#retire(this.#current);
+  }
+
+  #retire(session: Session | undefined): void {
+    if (session === undefined) {
+      return;
+    }
+    session.retired = true;
+    if (this.#current === session) {
+      this.#current = undefined;
+    }
+    if (session.calls === 0) {
+      session.client.close();
+    }
+  }
+
+  async #enter(next: string, options: () => CallOptions): Promise<Session> {
+    if (this.#closed) {
+      throw new Error("the follower is closed");
+    }
+    if (this.#current === undefined) {
+      const found: Session = { client: await this.#find(next, options), calls: 0, retired: false };
+      // Another call may have found it, too, in the meantime: this one is closed after this call.
+      if (this.#current !== undefined || this.#closed) {
+        found.retired = true;
+      } else {
+        this.#current = found;
+      }
+      found.calls++;
+      return found;
+    }
+    this.#current.calls++;
+    return this.#current;
+  }
+
   async #once<R>(
     call: (leader: AdminClient, options: CallOptions) => Promise<R>,
     next: string,
     options: () => CallOptions,
   ): Promise<R> {
-    const client = this.#current ?? (await this.#find(next, options));
-    this.#current = client;
+    const session = await this.#enter(next, options);
     try {
-      return await call(client, options());
+      return await call(session.client, options());
     } catch (error) {
       const lost = error instanceof ConnectError && error.code !== Code.DeadlineExceeded && AWAY.has(error.code);
-      // Another call may have found the next leader in the meantime.
-      if ((lost || leaderAddress(error) !== undefined) && this.#current === client) {
-        this.#current = undefined;
+      if (lost || leaderAddress(error) !== undefined) {
+        session.retired = true;
       }
       throw error;
+    } finally {
+      session.calls--;
+      if (session.retired) {
+        this.#retire(session);
+      }
     }
   }
 
@@ -170,6 +219,7 @@ export class Follower {
         try {
           leader = await probe(client, options());
         } catch (error) {
+          client.close();
           options().signal?.throwIfAborted();
           if (!(error instanceof ConnectError) || !AWAY.has(error.code)) {
             throw error;
@@ -180,6 +230,7 @@ export class Follower {
         if (leader.leading || leader.adminAddress === "" || leader.adminAddress === replica.address || hop > 0) {
           return client;
         }
+        client.close();
         replica = at(replicas, leader.adminAddress);
       }
     }

@@ -39,6 +39,7 @@ class Fleet {
   known = true;
   addresses: string[] = [];
   calls: number[] = [];
+  open: (() => number)[] = [];
   listed = 0;
   /** The authority that their Leases announce. */
   announced = "";
@@ -51,7 +52,7 @@ class Fleet {
   static async start(size: number): Promise<Fleet> {
     const fleet = new Fleet();
     for (let index = 0; index < size; index++) {
-      const { address } = await serve(authority.issue("replica"), (router) => {
+      const { address, open } = await serve(authority.issue("replica"), (router) => {
         router.service(LeaderService, {
           getLeader: () => ({
             leader: {
@@ -70,6 +71,7 @@ class Fleet {
         router.service(QueueService, { syncObject: () => fleet.sync(index) });
       });
       fleet.addresses.push(address);
+      fleet.open.push(open);
     }
     return fleet;
   }
@@ -160,6 +162,26 @@ test("who is named leads to the leader without Leases", async () => {
     await follower.call(reconcile);
   }
   assert.deepEqual(fleet.asked(), [1, 1, 0]);
+});
+
+test("a closed follower leaves no connection, whichever replicas it has asked", async () => {
+  const fleet = await Fleet.start(3);
+  const { follower } = fleet.follow();
+  for (const leader of [0, 2, 1]) {
+    fleet.leader = leader;
+    await follower.call(reconcile);
+  }
+  const connections = (): number => fleet.open.reduce((sum, open) => sum + open(), 0);
+  const settles = async (expected: number): Promise<void> => {
+    for (let tries = 0; connections() !== expected && tries < 200; tries++) {
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+    assert.equal(connections(), expected);
+  };
+  await settles(1);
+  follower.close();
+  await settles(0);
+  await assert.rejects(follower.call(reconcile), /the follower is closed/);
 });
 
 test("an election is waited for", async () => {
