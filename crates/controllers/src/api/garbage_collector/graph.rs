@@ -140,6 +140,13 @@ impl Graph {
         self.tell_transitions(id, before, affected);
     }
 
+    /// The next version of an object that is seen counts, also if it is older than the known one: versions have gone back.
+    pub fn forget_version(&mut self, uid: &Uid) {
+        if let Some(node) = self.nodes.find(uid).and_then(|id| self.nodes.get_mut(id)) {
+            node.version = 0;
+        }
+    }
+
     /// An object of `kind` is gone. Told of another kind's object or of an unknown one, it does nothing.
     pub fn remove(
         &mut self,

@@ -50,6 +50,7 @@ use parking_lot::Mutex;
 use prometheus::IntCounter;
 
 use coxswain_machinery::api::Kind;
+use coxswain_machinery::api::meta::ObjectMeta;
 use coxswain_machinery::framework::{
     ApiResource, Build, BuildError, Built, DefaultState, Descriptor, DynamicRoom, DynamicWatches, Enqueue,
     Grant, Loop, LoopSettings, Memory, Observation, ObserveError, QpsFactor, Reads, Room, RoomAdapter,
@@ -159,7 +160,13 @@ impl DynamicRoom for Hub {
         {
             let mut graph = self.graph.lock();
             match (delta.new, delta.old) {
-                (Some(now), _) => graph.observe(kind, now.meta(), &mut affected),
+                (Some(now), old) => {
+                    // etcd was restored from a copy: what the cache holds now counts, not what was newer.
+                    if delta.is_news() && old.is_some_and(|old| has_gone_back(old.meta(), now.meta())) {
+                        graph.forget_version(&now.meta().uid);
+                    }
+                    graph.observe(kind, now.meta(), &mut affected);
+                }
                 (None, Some(last)) => graph.gone(kind, last.meta(), &mut affected),
                 (None, None) => {}
             }
@@ -188,6 +195,11 @@ impl DynamicRoom for Hub {
     fn failed(&self, _: &str) {
         self.sync_errors.inc();
     }
+}
+
+/// Whether a cache replaced an object by an older version of it.
+fn has_gone_back(before: &ObjectMeta, now: &ObjectMeta) -> bool {
+    before.uid == now.uid && before.version().zip(now.version()).is_some_and(|(before, now)| now < before)
 }
 
 /// Puts what is worth a look into the queues.

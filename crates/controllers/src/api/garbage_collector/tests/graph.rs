@@ -121,6 +121,21 @@ fn what_is_older_than_what_is_known_changes_nothing() {
 }
 
 #[test]
+fn older_versions_count_when_versions_have_gone_back() {
+    let (mut graph, owner) = (Graph::new(), object("owner"));
+    let dependent = object("dependent").owned_by(&THING, &owner);
+    let _ = see(&mut graph, &[&owner.clone().foreground().at(9), &dependent.clone().at(8)]);
+    assert!(facts(&graph, &owner).state.deleting);
+    let _ = see(&mut graph, &[&owner.clone().at(3)]);
+    assert!(facts(&graph, &owner).state.deleting, "a late watch");
+    graph.forget_version(&uid(&owner));
+    let _ = see(&mut graph, &[&owner.clone().at(3)]);
+    assert!(!facts(&graph, &owner).state.deleting, "a restore of etcd");
+    let _ = see(&mut graph, &[&owner.clone().foreground().at(2)]);
+    assert!(!facts(&graph, &owner).state.deleting, "from there on versions grow");
+}
+
+#[test]
 fn a_foreground_deletion_looks_at_dependents_and_again_when_the_last_that_blocks_is_gone() {
     let (mut graph, owner) = (Graph::new(), object("owner"));
     let one = object("one").blocking(&THING, &owner);
