@@ -15,7 +15,7 @@ use kube::client::AuthError;
 use kube::config::{Cluster, Kubeconfig, KubeconfigError};
 use secrecy::{ExposeSecret, SecretString};
 
-use super::in_cluster::{DIRECTORY, in_cluster};
+use super::in_cluster::{SERVICE_ACCOUNT_FILES, in_cluster};
 use super::kubeconfig::{add_context, decode_data, read_kubeconfig};
 use super::transport::{Proxy, Variables};
 
@@ -158,7 +158,7 @@ impl Connection {
     }
 
     fn in_cluster() -> Result<Self, ConfigError> {
-        let config = in_cluster(Path::new(DIRECTORY), &|name| std::env::var(name).ok())
+        let config = in_cluster(Path::new(SERVICE_ACCOUNT_FILES), &|name| std::env::var(name).ok())
             .map_err(|why| ConfigError::Invalid { origin: Origin::InCluster, why })?
             .ok_or(ConfigError::NotInCluster)?;
         Self::new(config, Origin::InCluster).through(None)

@@ -9,14 +9,14 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 
 /// Where the kubelet mounts the files.
-pub(super) const DIRECTORY: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+pub const SERVICE_ACCOUNT_FILES: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// Returns the configuration of a pod; `None` if the variables of the API server are not set. Only the token is required, as by
 /// kube-controller-manager: a projected volume need hold neither the CA nor the namespace. Without `ca.crt` the system's CAs count.
 ///
 /// # Errors
 /// The token cannot be read, or `ca.crt` is there and cannot be read.
-pub(super) fn in_cluster(
+pub fn in_cluster(
     directory: &Path,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Option<kube::Config>, String> {
