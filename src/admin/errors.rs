@@ -171,7 +171,8 @@ impl ErrorReply {
     /// Names the precondition that does not hold, its type being the error's reason.
     #[must_use]
     pub fn violates(mut self, subject: impl Into<String>, description: impl Into<String>) -> Self {
-        let description = cut(&description.into(), MAX_MESSAGE_BYTES);
+        let description: String = description.into();
+        let description = cut(&description, MAX_MESSAGE_BYTES);
         self.details.add_precondition_failure_violation(self.reason.name(), subject, description);
         self
     }

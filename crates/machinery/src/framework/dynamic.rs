@@ -367,7 +367,7 @@ impl Supervisor {
     async fn end_unwanted(&self, resources: &ApiResources, wanted: &[&'static Kind]) {
         // By address: a resource that was defined anew may differ in its scope alone.
         let address = |kind: &'static Kind| std::ptr::from_ref(kind).addr();
-        let wanted: HashSet<usize> = wanted.iter().map(|kind| address(kind)).collect();
+        let wanted: HashSet<usize> = wanted.iter().map(|&kind| address(kind)).collect();
         let stays = |running: &Running| {
             wanted.contains(&address(running.kind)) || resources.has_failed_group(running.kind.group)
         };

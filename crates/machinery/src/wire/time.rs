@@ -430,7 +430,7 @@ mod tests {
             (&[8, 0, 16, 0], Some("1970-01-01T00:00:00Z")),
             (&[16, 0], Some("1970-01-01T00:00:00Z")),
             (&[8, 1, 16, 0], Some("1970-01-01T00:00:01Z")),
-            (&first, None),
+            (&first[..], None),
         ] {
             let read = Time::of_message(message).unwrap();
             assert_eq!(read.map(|at| at.to_string()).as_deref(), expected, "{message:?}");
