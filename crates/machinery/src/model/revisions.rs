@@ -5,6 +5,7 @@
 //! is told by comparing documents; of a cached revision only their digest is there. What is here is pure and knows neither of
 //! the two kinds but by what they pass in.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -174,12 +175,40 @@ pub fn surplus(
 
 /// `OWNER-HASH`, as a StatefulSet's revisions are named: of its name at most 223 bytes.
 pub fn cut_name(owner: &str, hash: &str) -> String {
-    const LONGEST: usize = 223;
-    let mut end = owner.len().min(LONGEST);
-    while !owner.is_char_boundary(end) {
+    format!("{}-{hash}", beginning(owner, 223))
+}
+
+/// So many bytes of a text at most.
+fn beginning(text: &str, longest: usize) -> &str {
+    let mut end = text.len().min(longest);
+    while !text.is_char_boundary(end) {
         end -= 1;
     }
-    format!("{}-{hash}", &owner[..end])
+    &text[..end]
+}
+
+/// `OWNER-HASH`, as a DaemonSet's revisions are named. Where the original makes a name that the API server refuses, it is cut.
+pub fn whole_name(owner: &str, hash: &str) -> String {
+    const LONGEST: usize = 253;
+    let whole = format!("{owner}-{hash}");
+    if whole.len() <= LONGEST { whole } else { cut_name(owner, hash) }
+}
+
+/// What a pod's label says of a StatefulSet's revision: its name. The original makes no pods where the name is too long for a
+/// label; this is its beginning then, and the hash in its end.
+pub fn label_value(name: &str) -> Cow<'_, str> {
+    const LONGEST: usize = 63;
+    /// A number of 32 bits, each digit one character.
+    const LONGEST_HASH: usize = 10;
+    if name.len() <= LONGEST {
+        return Cow::Borrowed(name);
+    }
+    match name.rsplit_once('-') {
+        Some((_, hash)) if hash.len() <= LONGEST_HASH => {
+            Cow::Owned(format!("{}-{hash}", beginning(name, LONGEST - 1 - hash.len())))
+        }
+        _ => Cow::Borrowed(beginning(name, LONGEST)),
+    }
 }
 
 impl TemplateDocument {

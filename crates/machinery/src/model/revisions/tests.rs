@@ -66,6 +66,19 @@ fn a_document_and_its_names_are_the_originals() {
     assert_eq!(cut_name(&"a".repeat(253), "1"), format!("{}-1", "a".repeat(223)));
 }
 
+/// Where the original makes what the API server refuses.
+#[test]
+fn names_and_labels_are_cut_where_they_are_too_long() {
+    let named = |length: usize| format!("{}-656b6d6c54", "a".repeat(length));
+    for (length, kept) in [(3, 3), (242, 242), (243, 223), (253, 223)] {
+        assert_eq!(whole_name(&"a".repeat(length), "656b6d6c54"), named(kept), "{length}");
+    }
+    for (length, kept) in [(3, 3), (52, 52), (53, 52), (223, 52)] {
+        assert_eq!(label_value(&named(length)), named(kept), "{length}");
+    }
+    assert_eq!(label_value(&"a".repeat(100)), "a".repeat(63), "somebody else's name");
+}
+
 /// As a server encodes it: with all scalars that the API holds by value, zero or not.
 #[test]
 fn what_is_zero_and_held_by_value_is_left_out() {

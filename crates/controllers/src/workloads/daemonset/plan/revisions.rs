@@ -126,7 +126,7 @@ fn create(
     let revision = NewRevision {
         owner: &daemon_set.metadata,
         kind: &DAEMON_SETS,
-        name: &format!("{}-{hash}", daemon_set.metadata.name),
+        name: &revisions::whole_name(&daemon_set.metadata.name, &hash),
         labels: template.labels.with(REVISION_LABEL, &hash),
         document,
         number,
