@@ -43,12 +43,19 @@ interface Session {
   retired: boolean;
 }
 
+/** How a search ended, for those who waited for it. */
+interface Search {
+  error?: UnreachableError;
+}
+
 /** Follows the leader. It looks for nothing before the first call. */
 export class Follower {
   readonly #finder: Finder;
   readonly #attempts: number;
   readonly #pause: (milliseconds: number, signal?: AbortSignal) => Promise<void>;
   #current: Session | undefined;
+  /** The search that is under way: whether others may have its error. */
+  #search: Promise<Search> | undefined;
   #closed = false;
 
   constructor(finder: Finder, { attempts = 10, pause = wait }: FollowerOptions = {}) {
@@ -158,19 +165,39 @@ export class Follower {
     if (this.#closed) {
       throw new Error("the follower is closed");
     }
-    if (this.#current === undefined) {
-      const found: Session = { client: await this.#find(next, options), calls: 0, retired: false };
-      // Another call may have found it, too, in the meantime: this one is closed after this call.
-      if (this.#current !== undefined || this.#closed) {
-        found.retired = true;
-      } else {
+    // However many calls find that the leader is gone, one of them looks for the next one.
+    while (this.#current === undefined && this.#search !== undefined) {
+      const { error } = await within(this.#search, options);
+      if (error !== undefined) {
+        throw error;
+      }
+      if (this.#closed) {
+        throw new Error("the follower is closed");
+      }
+    }
+    if (this.#current !== undefined) {
+      this.#current.calls++;
+      return this.#current;
+    }
+    let done = (_: Search): void => {};
+    this.#search = new Promise((resolve) => (done = resolve));
+    const search: Search = {};
+    try {
+      const found: Session = { client: await this.#find(next, options), calls: 1, retired: this.#closed };
+      if (!found.retired) {
         this.#current = found;
       }
-      found.calls++;
       return found;
+    } catch (error) {
+      // An error that comes of the time or the signal of this call is its own.
+      if (error instanceof UnreachableError && (options().timeoutMs ?? 0) > 1) {
+        search.error = error;
+      }
+      throw error;
+    } finally {
+      this.#search = undefined;
+      done(search);
     }
-    this.#current.calls++;
-    return this.#current;
   }
 
   async #once<R>(
@@ -249,6 +276,21 @@ export class Follower {
 
 async function wait(milliseconds: number, signal?: AbortSignal): Promise<void> {
   await setTimeout(milliseconds, undefined, signal && { signal });
+}
+
+/** Waits for the search of another call, for as long as this one may last. */
+async function within(search: Promise<Search>, options: () => CallOptions): Promise<Search> {
+  const { timeoutMs, signal } = options();
+  const over = new AbortController();
+  const late = async (): Promise<Search> => {
+    await setTimeout(timeoutMs, undefined, { signal: signal ? AbortSignal.any([signal, over.signal]) : over.signal });
+    return { error: new UnreachableError("the time is over, and another call still looks for the leader") };
+  };
+  try {
+    return await Promise.race([search, late()]);
+  } finally {
+    over.abort();
+  }
 }
 
 /** The replica at an address that another one has named. */

@@ -136,6 +136,24 @@ test("the leader is followed to where it is", async () => {
   assert.deepEqual(pauses, []);
 });
 
+test("of many calls one looks for the leader, and each has its own time", async () => {
+  const fleet = await Fleet.start(2);
+  const { follower } = fleet.follow();
+  await Promise.all(Array.from({ length: 100 }, () => follower.call(reconcile)));
+  assert.deepEqual([fleet.listed, fleet.asked().length], [1, 100]);
+  // Who gives up while it looks keeps nobody else from the leader.
+  const { follower: another } = fleet.follow();
+  const given = new AbortController();
+  const first = another.call(reconcile, { signal: given.signal });
+  const others = [another.call(reconcile), another.call(reconcile)];
+  given.abort();
+  await assert.rejects(first);
+  await Promise.all(others);
+  assert.equal(fleet.asked().length, 2);
+  follower.close();
+  another.close();
+});
+
 test("step-down is for the leader that was found and is sent once", async () => {
   const fleet = await Fleet.start(3);
   const { follower } = fleet.follow();
