@@ -381,3 +381,60 @@ func TestCallsOfManyGoroutinesAllEnd(t *testing.T) {
 	}
 	group.Wait()
 }
+
+func TestOfManyCallsOneLooksForTheLeader(t *testing.T) {
+	fleet := newFleet(t, 2)
+	follower := fleet.follow(t)
+	var group sync.WaitGroup
+	for range 100 {
+		group.Go(func() {
+			if err := follower.Call(t.Context(), reconcile); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if fleet.listed != 1 {
+		t.Errorf("the Leases were read %d times", fleet.listed)
+	}
+}
+
+// Who gives up while it looks keeps nobody else from the leader.
+func TestTheSearchOfACallThatIsCancelledIsItsOwn(t *testing.T) {
+	fleet := newFleet(t, 2)
+	follower := fleet.follow(t)
+	given, cancel := context.WithCancel(t.Context())
+	looks := make(chan struct{})
+	follower.finder.Leases = slowLeases{fleet, looks}
+	var group sync.WaitGroup
+	group.Go(func() {
+		if err := follower.Call(given, reconcile); err == nil {
+			t.Error("a call that is cancelled is none")
+		}
+	})
+	<-looks
+	group.Go(func() {
+		if err := follower.Call(t.Context(), reconcile); err != nil {
+			t.Error(err)
+		}
+	})
+	cancel()
+	group.Wait()
+}
+
+// slowLeases lets the first reader wait until it gives up.
+type slowLeases struct {
+	*fleet
+	looks chan struct{}
+}
+
+func (s slowLeases) ListLeases(ctx context.Context, namespace, name string) ([]Lease, error) {
+	select {
+	case <-s.looks:
+		return s.fleet.ListLeases(ctx, namespace, name)
+	default:
+		close(s.looks)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+}

@@ -140,6 +140,24 @@ class Following(Case):
             self.assertTrue(asked[-1] == leader and len(asked) <= 2, asked)
         self.assertEqual(self.pauses, [])
 
+    def test_of_many_calls_one_looks_for_the_leader(self) -> None:
+        fleet = Fleet(self, 2)
+        follower = self.follow(fleet)
+        errors: list[Exception] = []
+
+        def call() -> None:
+            try:
+                follower.call(reconcile)
+            except Exception as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=call) for _ in range(50)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual((errors, fleet.listed), ([], 1))
+
     def test_step_down_is_for_the_leader_that_was_found_and_is_sent_once(self) -> None:
         fleet = Fleet(self, 3)
         follower = self.follow(fleet)

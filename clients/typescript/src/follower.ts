@@ -36,12 +36,27 @@ export class NoLeaderError extends Error {
 /** No replica answers. Nothing was sent, so it may be tried again. */
 class UnreachableError extends Error {}
 
+/** A client, and how many calls are on it: it is closed with the last of them once it is retired. */
+interface Session {
+  readonly client: AdminClient;
+  calls: number;
+  retired: boolean;
+}
+
+/** How a search ended, for those who waited for it. */
+interface Search {
+  error?: UnreachableError;
+}
+
 /** Follows the leader. It looks for nothing before the first call. */
 export class Follower {
   readonly #finder: Finder;
   readonly #attempts: number;
   readonly #pause: (milliseconds: number, signal?: AbortSignal) => Promise<void>;
-  #current: AdminClient | undefined;
+  #current: Session | undefined;
+  /** The search that is under way: whether others may have its error. */
+  #search: Promise<Search> | undefined;
+  #closed = false;
 
   constructor(finder: Finder, { attempts = 10, pause = wait }: FollowerOptions = {}) {
     this.#finder = finder;
@@ -112,7 +127,7 @@ export class Follower {
       }
       expectedLeaderIdentity = leader.holderIdentity;
       if (!leader.leading) {
-        this.#current = undefined;
+        this.#retire(this.#current);
         next = leader.adminAddress;
       }
     }
@@ -127,22 +142,83 @@ export class Follower {
     }
   }
 
+  /** Ends the connection, once the calls on it have ended. No call can be made afterwards. */
+  close(): void {
+    this.#closed = true;
+    this.#retire(this.#current);
+  }
+
+  #retire(session: Session | undefined): void {
+    if (session === undefined) {
+      return;
+    }
+    session.retired = true;
+    if (this.#current === session) {
+      this.#current = undefined;
+    }
+    if (session.calls === 0) {
+      session.client.close();
+    }
+  }
+
+  async #enter(next: string, options: () => CallOptions): Promise<Session> {
+    if (this.#closed) {
+      throw new Error("the follower is closed");
+    }
+    // However many calls find that the leader is gone, one of them looks for the next one.
+    while (this.#current === undefined && this.#search !== undefined) {
+      const { error } = await within(this.#search, options);
+      if (error !== undefined) {
+        throw error;
+      }
+      if (this.#closed) {
+        throw new Error("the follower is closed");
+      }
+    }
+    if (this.#current !== undefined) {
+      this.#current.calls++;
+      return this.#current;
+    }
+    let done = (_: Search): void => {};
+    this.#search = new Promise((resolve) => (done = resolve));
+    const search: Search = {};
+    try {
+      const found: Session = { client: await this.#find(next, options), calls: 1, retired: this.#closed };
+      if (!found.retired) {
+        this.#current = found;
+      }
+      return found;
+    } catch (error) {
+      // An error that comes of the time or the signal of this call is its own.
+      if (error instanceof UnreachableError && (options().timeoutMs ?? 0) > 1) {
+        search.error = error;
+      }
+      throw error;
+    } finally {
+      this.#search = undefined;
+      done(search);
+    }
+  }
+
   async #once<R>(
     call: (leader: AdminClient, options: CallOptions) => Promise<R>,
     next: string,
     options: () => CallOptions,
   ): Promise<R> {
-    const client = this.#current ?? (await this.#find(next, options));
-    this.#current = client;
+    const session = await this.#enter(next, options);
     try {
-      return await call(client, options());
+      return await call(session.client, options());
     } catch (error) {
       const lost = error instanceof ConnectError && error.code !== Code.DeadlineExceeded && AWAY.has(error.code);
-      // Another call may have found the next leader in the meantime.
-      if ((lost || leaderAddress(error) !== undefined) && this.#current === client) {
-        this.#current = undefined;
+      if (lost || leaderAddress(error) !== undefined) {
+        session.retired = true;
       }
       throw error;
+    } finally {
+      session.calls--;
+      if (session.retired) {
+        this.#retire(session);
+      }
     }
   }
 
@@ -170,6 +246,7 @@ export class Follower {
         try {
           leader = await probe(client, options());
         } catch (error) {
+          client.close();
           options().signal?.throwIfAborted();
           if (!(error instanceof ConnectError) || !AWAY.has(error.code)) {
             throw error;
@@ -180,6 +257,7 @@ export class Follower {
         if (leader.leading || leader.adminAddress === "" || leader.adminAddress === replica.address || hop > 0) {
           return client;
         }
+        client.close();
         replica = at(replicas, leader.adminAddress);
       }
     }
@@ -198,6 +276,21 @@ export class Follower {
 
 async function wait(milliseconds: number, signal?: AbortSignal): Promise<void> {
   await setTimeout(milliseconds, undefined, signal && { signal });
+}
+
+/** Waits for the search of another call, for as long as this one may last. */
+async function within(search: Promise<Search>, options: () => CallOptions): Promise<Search> {
+  const { timeoutMs, signal } = options();
+  const over = new AbortController();
+  const late = async (): Promise<Search> => {
+    await setTimeout(timeoutMs, undefined, { signal: signal ? AbortSignal.any([signal, over.signal]) : over.signal });
+    return { error: new UnreachableError("the time is over, and another call still looks for the leader") };
+  };
+  try {
+    return await Promise.race([search, late()]);
+  } finally {
+    over.abort();
+  }
 }
 
 /** The replica at an address that another one has named. */

@@ -39,6 +39,7 @@ class Fleet {
   known = true;
   addresses: string[] = [];
   calls: number[] = [];
+  open: (() => number)[] = [];
   listed = 0;
   /** The authority that their Leases announce. */
   announced = "";
@@ -51,7 +52,7 @@ class Fleet {
   static async start(size: number): Promise<Fleet> {
     const fleet = new Fleet();
     for (let index = 0; index < size; index++) {
-      const { address } = await serve(authority.issue("replica"), (router) => {
+      const { address, open } = await serve(authority.issue("replica"), (router) => {
         router.service(LeaderService, {
           getLeader: () => ({
             leader: {
@@ -70,6 +71,7 @@ class Fleet {
         router.service(QueueService, { syncObject: () => fleet.sync(index) });
       });
       fleet.addresses.push(address);
+      fleet.open.push(open);
     }
     return fleet;
   }
@@ -134,6 +136,24 @@ test("the leader is followed to where it is", async () => {
   assert.deepEqual(pauses, []);
 });
 
+test("of many calls one looks for the leader, and each has its own time", async () => {
+  const fleet = await Fleet.start(2);
+  const { follower } = fleet.follow();
+  await Promise.all(Array.from({ length: 100 }, () => follower.call(reconcile)));
+  assert.deepEqual([fleet.listed, fleet.asked().length], [1, 100]);
+  // Who gives up while it looks keeps nobody else from the leader.
+  const { follower: another } = fleet.follow();
+  const given = new AbortController();
+  const first = another.call(reconcile, { signal: given.signal });
+  const others = [another.call(reconcile), another.call(reconcile)];
+  given.abort();
+  await assert.rejects(first);
+  await Promise.all(others);
+  assert.equal(fleet.asked().length, 2);
+  follower.close();
+  another.close();
+});
+
 test("step-down is for the leader that was found and is sent once", async () => {
   const fleet = await Fleet.start(3);
   const { follower } = fleet.follow();
@@ -160,6 +180,26 @@ test("who is named leads to the leader without Leases", async () => {
     await follower.call(reconcile);
   }
   assert.deepEqual(fleet.asked(), [1, 1, 0]);
+});
+
+test("a closed follower leaves no connection, whichever replicas it has asked", async () => {
+  const fleet = await Fleet.start(3);
+  const { follower } = fleet.follow();
+  for (const leader of [0, 2, 1]) {
+    fleet.leader = leader;
+    await follower.call(reconcile);
+  }
+  const connections = (): number => fleet.open.reduce((sum, open) => sum + open(), 0);
+  const settles = async (expected: number): Promise<void> => {
+    for (let tries = 0; connections() !== expected && tries < 200; tries++) {
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+    assert.equal(connections(), expected);
+  };
+  await settles(1);
+  follower.close();
+  await settles(0);
+  await assert.rejects(follower.call(reconcile), /the follower is closed/);
 });
 
 test("an election is waited for", async () => {

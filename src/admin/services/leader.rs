@@ -206,6 +206,11 @@ impl Shared {
         let replicas = self.manager.replicas();
         let successor = request.successor_identity.as_str();
         if !successor.is_empty() {
+            if self.manager.is_coordinated() {
+                let message =
+                    "the API server chooses the leader (CoordinatedLeaderElection): name no successor";
+                return Err(ErrorReply::new(Reason::Setting, message).violates(successor, message).into());
+            }
             return may_succeed(successor, &replicas);
         }
         if replicas.iter().any(|replica| replica.live && replica.identity != identity) {

@@ -8,6 +8,7 @@ mod flags_from;
 mod lasting;
 mod leader;
 mod queues;
+mod restart;
 mod sync;
 mod toggle;
 mod uninstall;
@@ -62,6 +63,7 @@ pub(super) fn command() -> Command {
             toggle::enable(),
             toggle::disable(),
             toggle::reset(),
+            restart::command(),
             events::command(),
             leader::show(),
             leader::step_down(),
@@ -102,6 +104,7 @@ pub(super) async fn run(
         "enable" => toggle::run_enable(matches, &context).await,
         "disable" => toggle::run_disable(matches, &context).await,
         "reset" => toggle::run_reset(matches, &context).await,
+        "restart" => restart::run(matches, &context).await,
         "events" => events::run(matches, &context).await,
         "leader" => leader::run_show(matches, &context).await,
         "step-down" => leader::run_step_down(matches, &context).await,

@@ -38,6 +38,8 @@ fn a_command_line_that_makes_no_sense_is_refused() {
         &["disable"],
         &["disable", "x", "--for", "soon"],
         &["reset"],
+        &["restart"],
+        &["restart", "x", "--for", "1h"],
         &["reset", "x", "--for", "1h"],
         &["leader", "--timeout", "0s"],
         &["leader", "--client-key", "k"],

@@ -4,6 +4,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -147,6 +148,38 @@ async fn lead(
     tasks.spawn(supervise(Arc::clone(&controller), Arc::clone(&manager.runtime), grace, stop.clone()));
     controller.wish(|wish| wish.lead = true);
     (controller, tasks, stop)
+}
+
+/// Answers each connection with 403.
+fn refuse(server: &TcpListener) -> JoinSet<()> {
+    const ANSWER: &[u8] = b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    let server = server.try_clone().unwrap();
+    server.set_nonblocking(true).unwrap();
+    let server = tokio::net::TcpListener::from_std(server).unwrap();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        while let Ok((mut connection, _)) = server.accept().await {
+            // Who hangs up is not told.
+            if connection.read(&mut [0; 4096]).await.is_ok() {
+                let _ = connection.write_all(ANSWER).await;
+            }
+        }
+    });
+    tasks
+}
+
+#[tokio::test]
+async fn controller_that_may_not_discover_is_degraded_and_fails_no_probe() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let _answers = refuse(&server);
+    let (controller, tasks, stop) = lead(&DISCOVERED, &server).await;
+    let mut phases = controller.phases();
+    let failed = phases.wait_for(|phase| matches!(phase, Phase::Failed(_)));
+    timeout(Duration::from_secs(30), failed).await.unwrap().unwrap();
+    assert_eq!(controller.check(), Ok(()));
+    assert!(controller.degraded().is_some_and(|why| why.starts_with("discovery: ")));
+    stop.cancel();
+    tasks.join_all().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -43,6 +43,14 @@ class _Session:
         self.retired = False
 
 
+class _Search:
+    """A search for the leader that is under way until `done`, and what others may have of it then."""
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self.error: _Unreachable | None = None
+
+
 class Follower:
     """Follows the leader. It is for many threads at once, and looks for nothing before the first call.
 
@@ -54,6 +62,7 @@ class Follower:
         self._attempts = attempts
         self._lock = threading.Lock()
         self._current: _Session | None = None
+        self._search: _Search | None = None
         self._closed = False
         # A test does not wait.
         self._pause: Callable[[float], None] = time.sleep
@@ -154,20 +163,39 @@ class Follower:
             self._sweep(session)
 
     def _enter(self, following: str, end: float) -> _Session:
-        with self._lock:
-            if self._closed:
-                raise ValueError("the follower is closed")
-            if self._current is not None:
-                self._current.calls += 1
-                return self._current
-        session = _Session(self._find(following, end))
-        with self._lock:
-            # Another thread may have found it, too, in the meantime: this one is closed after this call.
-            if self._current is not None or self._closed:
-                session.retired = True
-            else:
-                self._current = session
-        return session
+        """The session, with one more call. Of many calls that find that the leader is gone one looks for the next one."""
+        own = _Search()
+        while True:
+            with self._lock:
+                if self._closed:
+                    raise ValueError("the follower is closed")
+                if self._current is not None:
+                    self._current.calls += 1
+                    return self._current
+                if self._search is None:
+                    self._search = own
+                    break
+                other = self._search
+            if not other.done.wait(max(end - time.monotonic(), 0.0)):
+                raise _Unreachable("the time is over, and another call still looks for the leader")
+            if other.error is not None:
+                raise _Unreachable(str(other.error))
+        try:
+            session = _Session(self._find(following, end))
+            with self._lock:
+                session.retired = self._closed
+                if not self._closed:
+                    self._current = session
+            return session
+        except _Unreachable as error:
+            # An error that comes of the time of this call is its own.
+            if time.monotonic() < end:
+                own.error = error
+            raise
+        finally:
+            with self._lock:
+                self._search = None
+            own.done.set()
 
     def _retire(self, session: _Session) -> None:
         with self._lock:

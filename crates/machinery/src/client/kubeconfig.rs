@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::alphabet::STANDARD as ALPHABET;
 use base64::engine::general_purpose::STANDARD;
 use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
-use kube::config::{Kubeconfig, KubeconfigError};
+use kube::config::{Cluster, Context, Kubeconfig, KubeconfigError, NamedCluster, NamedContext};
 use secrecy::{ExposeSecret as _, SecretString};
 
 /// Go's decoder does not look at the bits that the last character has beyond the last byte.
@@ -19,23 +19,58 @@ pub(super) fn decode_data(text: &str) -> Option<Vec<u8>> {
     LENIENT.decode(text).ok()
 }
 
-/// Reads a kubeconfig file. Its fields `…-data` are in strict base64 afterwards; one that holds no data is as if it were absent, so that the
-/// file next to it counts.
+/// Reads a kubeconfig file. An empty field is as if it were absent, as in Go. Fields `…-data` are in strict base64 afterwards; one that
+/// holds no data is absent as well, so that the file next to it counts.
 ///
 /// # Errors
 /// As of [`Kubeconfig::read_from`].
 pub fn read_kubeconfig(path: &Path) -> Result<Kubeconfig, KubeconfigError> {
     let mut kubeconfig = Kubeconfig::read_from(path)?;
+    // kube takes the name of a file as relative to the kubeconfig, so an empty one became its directory.
+    let directory = path.parent();
+    let is_file = |file: &String| !file.is_empty() && Some(Path::new(file)) != directory;
+    let is_set = |secret: &SecretString| !secret.expose_secret().is_empty();
+    kubeconfig.current_context = kubeconfig.current_context.take().filter(|name| !name.is_empty());
     for cluster in kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
+        cluster.tls_server_name = cluster.tls_server_name.take().filter(|name| !name.is_empty());
+        cluster.certificate_authority = cluster.certificate_authority.take().filter(is_file);
         cluster.certificate_authority_data = cluster.certificate_authority_data.take().and_then(strict);
     }
     for user in kubeconfig.auth_infos.iter_mut().filter_map(|named| named.auth_info.as_mut()) {
+        user.client_certificate = user.client_certificate.take().filter(is_file);
+        user.client_key = user.client_key.take().filter(is_file);
+        user.token_file = user.token_file.take().filter(is_file);
+        user.token = user.token.take().filter(is_set);
+        user.username = user.username.take().filter(|name| !name.is_empty());
+        // A user without a password has an empty one.
+        user.password = user.password.take().filter(|password| user.username.is_some() || is_set(password));
         user.client_certificate_data = user.client_certificate_data.take().and_then(strict);
         let key = user.client_key_data.take();
         let key = key.and_then(|key| strict(key.expose_secret().to_owned()));
         user.client_key_data = key.map(SecretString::from);
     }
     Ok(kubeconfig)
+}
+
+/// Gives a kubeconfig without a current context one with this server and no credentials: `--master` takes its place.
+pub(super) fn add_context(kubeconfig: &mut Kubeconfig, server: &str) {
+    const NAME: &str = "--master";
+    if kubeconfig.current_context.is_some() {
+        return;
+    }
+    let cluster = Cluster { server: Some(server.to_owned()), ..Cluster::default() };
+    let context = Context { cluster: NAME.to_owned(), ..Context::default() };
+    kubeconfig.clusters.push(NamedCluster {
+        name: NAME.to_owned(),
+        cluster: Some(cluster),
+        ..NamedCluster::default()
+    });
+    kubeconfig.contexts.push(NamedContext {
+        name: NAME.to_owned(),
+        context: Some(context),
+        ..NamedContext::default()
+    });
+    kubeconfig.current_context = Some(NAME.to_owned());
 }
 
 /// The same data in strict base64; what is no base64 stays, for the error of whoever needs it.

@@ -152,6 +152,9 @@ async fn leadership_is_kept_when_nobody_could_take_it() {
         why(client.step_down(jane(named("node-b_3"))).await),
         (Code::NotFound, "REPLICA_NOT_FOUND".into())
     );
+    bench.manager.set(|state| state.coordinated = true);
+    assert_eq!(why(client.step_down(jane(named(OTHER))).await), precondition("SETTING"));
+    bench.manager.set(|state| state.coordinated = false);
     bench.manager.set(|state| state.replicas[1].live = false);
     assert_eq!(why(client.step_down(jane(named(OTHER))).await), precondition("SUCCESSOR_NOT_LIVE"));
     assert_eq!(why(client.step_down(jane(step_down())).await), precondition("NO_CANDIDATE"));
