@@ -165,6 +165,8 @@ async fn queues_objects_and_leadership() {
     assert_eq!(replica.run(&["leader", "--lease", "kube-system/none"]).await.exit, Exit::NotFound);
     let wrong = replica.run(&["step-down", "--expected-leader", OTHER]).await;
     assert_eq!(wrong.exit, Exit::Refused);
+    let ran = replica.run(&["step-down", "--force", "--dry-run"]).await;
+    assert_eq!(ran.out, "node-a_1 would step down (dry run)\n", "{ran:?}");
     let ran = replica.run(&["step-down", "--to", OTHER, "--reason", "upgrade"]).await;
     assert_eq!(ran.out, "node-a_1 steps down; nobody else leads yet\n", "{ran:?}");
     assert_eq!(replica.manager.state.lock().stepped_down, [Some(OTHER.to_owned())]);
