@@ -1,5 +1,6 @@
 //! The commands: each file defines its arguments beside what is done with them.
 
+mod check_left;
 mod complete;
 mod completion;
 mod controllers;
@@ -72,6 +73,7 @@ pub(super) fn command() -> Command {
             sync::sync(),
             sync::explain(),
             flags_from::command(),
+            check_left::command(),
             uninstall::command(),
             completion::command(),
             version::command(),
@@ -112,6 +114,7 @@ pub(super) async fn run(
         "queue" => queues::run_show(matches, &context).await,
         "sync" => sync::run_sync(matches, &context).await,
         "explain" => sync::run_explain(matches, &context).await,
+        "check-left" => check_left::run(matches, &context).await,
         "uninstall" => uninstall::run(matches, &context).await,
         other => Err(CliError::Usage(format!("there is no command {other}"))),
     }

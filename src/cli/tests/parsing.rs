@@ -39,6 +39,7 @@ fn a_command_line_that_makes_no_sense_is_refused() {
         &["disable", "x", "--for", "soon"],
         &["reset"],
         &["restart"],
+        &["check-left"],
         &["restart", "x", "--for", "1h"],
         &["reset", "x", "--for", "1h"],
         &["leader", "--timeout", "0s"],
