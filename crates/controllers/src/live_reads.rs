@@ -160,6 +160,10 @@ live_reads! {
         TAINTED_NODE = ("node", "GET nodes", 0,
             "Before pods of a node are deleted for its taints. One read serves all pods of the node that are due.");
     }
+    "ttl-after-finished-controller" {
+        FINISHED_JOB = ("job", "GET jobs", 0,
+            "The delete of a Job whose time is over met a conflict.");
+    }
     "validatingadmissionpolicy-status-controller" {
         POLICY_DISCOVERY = ("discovery", "GET /api, /apis", 0,
             "A policy is checked, and the resources of the API are older than 30 seconds, or lack a kind.");

@@ -327,7 +327,7 @@ fn a_resource_that_goes_or_is_served_again_concerns_all_who_count_it() {
     let foos = dynamic::kind("example.com", "v1", "Foo", "foos", true);
     for is_served in [false, true] {
         let mut keys = Vec::new();
-        let enqueue = &mut |queue: &'static str, key: Key| keys.push(format!("{queue} {key}"));
+        let enqueue = &mut |queue: &str, key: Key| keys.push(format!("{queue} {key}"));
         if is_served {
             others.synced(foos, enqueue);
         } else {
