@@ -39,10 +39,14 @@ type fleet struct {
 	// expected are the leaders that requests to step down were for; moves is how far leadership moves before such a request.
 	expected []string
 	moves    int
+	// events are the logs of the replicas, and streams what was asked of them.
+	events  map[int][]*adminv1.Event
+	streams []string
 }
 
 // member is one of them.
 type member struct {
+	adminv1.UnimplementedEventServiceServer
 	adminv1.UnimplementedLeaderServiceServer
 	adminv1.UnimplementedQueueServiceServer
 	fleet *fleet
@@ -56,6 +60,7 @@ func newFleet(t *testing.T, size int) *fleet {
 		pair, _, _ := fleet.authority.issue(t, "replica")
 		server := grpc.NewServer(grpc.Creds(credentials.NewServerTLSFromCert(&pair)))
 		member := &member{fleet: fleet, index: index}
+		adminv1.RegisterEventServiceServer(server, member)
 		adminv1.RegisterLeaderServiceServer(server, member)
 		adminv1.RegisterQueueServiceServer(server, member)
 		address, _ := start(t, server)

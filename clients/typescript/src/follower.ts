@@ -7,11 +7,16 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import { type CallOptions, Code, ConnectError } from "@connectrpc/connect";
 
 import { type AdminClient } from "./connect.js";
+import { type EventsRequest, Position } from "./events.js";
+import { type StreamEventsResponse } from "./gen/coxswain/admin/v1/events_pb.js";
 import { type StepDownRequestSchema, type StepDownResponse } from "./gen/coxswain/admin/v1/leader_pb.js";
 import { describe, type Finder, named, type Replica, type Replicas } from "./discovery.js";
 
 const DOMAIN = "admin.coxswain.dev";
 const NOT_LEADER = "NOT_LEADER";
+const EVENT_LOG_CHANGED = "EVENT_LOG_CHANGED";
+/** A stream that ends so has ended with its replica or its connection. */
+const LOST = new Set([Code.Unavailable, Code.Unknown, Code.Internal, Code.Canceled, Code.Aborted]);
 /** A replica that is there says sooner who leads. */
 const PROBE_MS = 5_000;
 /** An election takes seconds: the first pause is short, and each is twice as long as the one before. */
@@ -139,6 +144,76 @@ export class Follower {
         throw new NoLeaderError(error.message, { cause: error });
       }
       throw error;
+    }
+  }
+
+  /**
+   * Yields the answers of StreamEvents of the leader, for as long as they are read.
+   *
+   * When the stream ends with its replica, its connection or its age, or when a LeadershipChanged event shows that the replica no
+   * longer leads, the stream resumes at the leader: in the same log after the last event, and in the log of another replica with
+   * the events there that are newer than the last one. Each stream begins with a `started` answer, and `dropped` answers tell of
+   * gaps. Other errors are thrown as they are; `NoLeaderError` when no replica resumes the stream. `timeoutMs` bounds each search
+   * for the leader. With `replayOnly` it ends after the past.
+   */
+  async *followEvents(
+    request: EventsRequest = {},
+    { timeoutMs = 30_000, signal }: { timeoutMs?: number; signal?: AbortSignal } = {},
+  ): AsyncGenerator<StreamEventsResponse, void, undefined> {
+    const position = new Position(request, Date.now());
+    let longer = FIRST_PAUSE_MS;
+    for (let attempt = 1; ; attempt++) {
+      let lost: unknown;
+      try {
+        for await (const answer of this.#events(position, timeoutMs, signal)) {
+          attempt = 0;
+          longer = FIRST_PAUSE_MS;
+          if (!position.take(answer)) {
+            continue;
+          }
+          yield answer;
+          if (position.hasMoved(answer)) {
+            this.#retire(this.#current);
+            throw new UnreachableError("the replica no longer leads");
+          }
+        }
+        if (position.replayOnly) {
+          return;
+        }
+        lost = new UnreachableError("the replica has ended the stream");
+      } catch (error) {
+        signal?.throwIfAborted();
+        if (reason(error) === EVENT_LOG_CHANGED) {
+          position.forgetLog();
+        } else if (!(error instanceof UnreachableError) && !isLost(error)) {
+          throw error;
+        }
+        lost = error;
+      }
+      if (attempt >= this.#attempts) {
+        throw new NoLeaderError(`no leader in ${attempt} attempts: ${(lost as Error).message}`, { cause: lost });
+      }
+      await this.#pause(longer, signal);
+      longer = Math.min(2 * longer, LONGEST_PAUSE_MS);
+    }
+  }
+
+  /** One stream. A session on which it is lost is used no longer. */
+  async *#events(position: Position, timeoutMs: number, signal: AbortSignal | undefined): AsyncGenerator<StreamEventsResponse> {
+    const end = performance.now() + timeoutMs;
+    const options = (): CallOptions => ({ timeoutMs: Math.max(Math.ceil(end - performance.now()), 1), ...(signal && { signal }) });
+    const session = await this.#enter("", options);
+    try {
+      yield* session.client.events.streamEvents(position.request(), signal && { signal });
+      session.retired = true;
+    } catch (error) {
+      session.retired ||= isLost(error);
+      throw error;
+    } finally {
+      session.calls--;
+      if (session.retired) {
+        this.#retire(session);
+      }
     }
   }
 
@@ -318,11 +393,26 @@ function leaderAddress(error: unknown): string | undefined {
   if (!(error instanceof ConnectError) || error.code !== Code.FailedPrecondition) {
     return undefined;
   }
-  for (const detail of error.details) {
+  const info = infoOf(error);
+  return info?.reason === NOT_LEADER ? (info.metadata.get("leader_address") ?? "") : undefined;
+}
+
+/** The reason of an error of this API. */
+function reason(error: unknown): string | undefined {
+  return error instanceof ConnectError ? infoOf(error)?.reason : undefined;
+}
+
+function isLost(error: unknown): boolean {
+  return error instanceof ConnectError && LOST.has(error.code);
+}
+
+/** The ErrorInfo of an error of this API. */
+function infoOf({ details }: ConnectError): ReturnType<typeof errorInfo> | undefined {
+  for (const detail of details) {
     if ("type" in detail && detail.type === "google.rpc.ErrorInfo") {
-      const { reason, domain, metadata } = errorInfo(detail.value);
-      if (reason === NOT_LEADER && domain === DOMAIN) {
-        return metadata.get("leader_address") ?? "";
+      const info = errorInfo(detail.value);
+      if (info.domain === DOMAIN) {
+        return info;
       }
     }
   }
