@@ -18,6 +18,7 @@ use super::directories::Directories;
 use super::error::ManagerError;
 use super::event_logger::EventLogger;
 use super::leadership::{self, Leases, Lock};
+use super::clock_offset::ClockOffset;
 use super::lease_policy::LeasePolicy;
 use super::overrides::{self, Adoption, Overrides};
 use super::replicas::Replicas;
@@ -68,6 +69,7 @@ pub(super) struct Completed {
     pub(super) leases: Arc<Leases>,
     /// Whether others may write the Leases.
     pub(super) lease_policy: LeasePolicy,
+    pub(super) clock_offset: ClockOffset,
     /// This replica and all others.
     pub(super) replicas: Arc<Replicas>,
     /// Those that sign certificates.
@@ -228,6 +230,7 @@ pub(super) async fn complete(
         migration,
         leases,
         lease_policy: LeasePolicy::register(&metrics)?,
+        clock_offset: ClockOffset::register(&metrics)?,
         replicas,
         authorities,
         step_down,
