@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 use kube::config::{Cluster, Context, Kubeconfig, KubeconfigError, NamedCluster, NamedContext};
 use secrecy::{ExposeSecret as _, SecretString};
+use serde_yaml_ng::Value;
 
 /// Go's decoder does not look at the bits that the last character has beyond the last byte.
 const LENIENT: GeneralPurpose =
@@ -25,7 +26,10 @@ pub(super) fn decode_data(text: &str) -> Option<Vec<u8>> {
 /// # Errors
 /// As of [`Kubeconfig::read_from`].
 pub fn read_kubeconfig(path: &Path) -> Result<Kubeconfig, KubeconfigError> {
-    let mut kubeconfig = Kubeconfig::read_from(path)?;
+    let mut kubeconfig = match Kubeconfig::read_from(path) {
+        Ok(kubeconfig) => kubeconfig,
+        Err(error) => read_incomplete(path).ok_or(error)?,
+    };
     // kube takes the name of a file as relative to the kubeconfig, so an empty one became its directory.
     let directory = path.parent();
     let is_file = |file: &String| !file.is_empty() && Some(Path::new(file)) != directory;
@@ -50,6 +54,46 @@ pub fn read_kubeconfig(path: &Path) -> Result<Kubeconfig, KubeconfigError> {
         user.client_key_data = key.map(SecretString::from);
     }
     Ok(kubeconfig)
+}
+
+/// Reads a kubeconfig that has an entry without a name, or a context without a cluster. Such an entry harms nobody as long as it is not
+/// used: Go reads an empty name. kube refuses the whole file.
+fn read_incomplete(path: &Path) -> Option<Kubeconfig> {
+    let text = std::fs::read_to_string(path).ok()?;
+    let mut document: Value = serde_yaml_ng::from_str(&text).ok()?;
+    let fill = |entry: &mut Value, field: &str| {
+        if let Some(fields) = entry.as_mapping_mut()
+            && fields.get(field).is_none_or(Value::is_null)
+        {
+            fields.insert(field.into(), "".into());
+        }
+    };
+    for list in ["clusters", "contexts", "users"] {
+        for entry in document.get_mut(list).and_then(Value::as_sequence_mut).into_iter().flatten() {
+            fill(entry, "name");
+            if let Some(context) = entry.get_mut("context") {
+                fill(context, "cluster");
+            }
+        }
+    }
+    let mut kubeconfig: Kubeconfig = serde_yaml_ng::from_value(document).ok()?;
+    let directory = path.parent()?;
+    let resolve = |file: &mut String| {
+        if !file.is_empty() {
+            *file = directory.join(&*file).to_string_lossy().into_owned();
+        }
+    };
+    for cluster in kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
+        cluster.certificate_authority.iter_mut().for_each(resolve);
+    }
+    for user in kubeconfig.auth_infos.iter_mut().filter_map(|named| named.auth_info.as_mut()) {
+        let files = [&mut user.client_certificate, &mut user.client_key, &mut user.token_file];
+        files.into_iter().flatten().for_each(resolve);
+        // Without a slash it is searched in the path.
+        let command = user.exec.as_mut().and_then(|exec| exec.command.as_mut());
+        command.filter(|command| command.contains('/')).into_iter().for_each(resolve);
+    }
+    Some(kubeconfig)
 }
 
 /// Gives a kubeconfig without a current context one with this server and no credentials: `--master` takes its place.

@@ -270,3 +270,25 @@ async fn master_needs_no_current_context() {
         assert!(load(&text, None).await.is_err());
     }
 }
+
+#[tokio::test]
+async fn entries_that_are_not_used_may_lack_a_name_or_a_cluster() {
+    let pki = Pki::new();
+    let (dir, path) = file(
+        &KUBECONFIG
+            .replace("contexts: [", "contexts: [{name: other, context: {user: u}}, {context: {cluster: c}}, ")
+            .replace("clusters: [", "clusters: [{cluster: {server: \"https://other.test\"}}, ")
+            .replace("users: [", "users: [{user: {token: other}}, ")
+            .replace("{server:", "{certificate-authority: ca.crt, server:"),
+    );
+    std::fs::write(dir.path().join("ca.crt"), &pki.ca_pem).unwrap();
+    let connection = Connection::load(Some(&path), None).await.unwrap();
+    assert_eq!(connection.server(), "https://api.test:6443/");
+    assert_eq!(connection.authorities_file(), Some(dir.path().join("ca.crt").as_path()));
+    // A context that is used needs its cluster, and what is no kubeconfig stays none.
+    let used = KUBECONFIG.replace("context: {cluster: c, user: u}", "context: {user: u}");
+    for text in [used.as_str(), "contexts: [{context: 7}]", "clusters: {name: s3cret}"] {
+        let error = load(text, None).await.unwrap_err().to_string();
+        assert!(error.starts_with("--kubeconfig /") && !error.contains("s3cret"), "{error}");
+    }
+}
