@@ -1,12 +1,15 @@
 //! Reading of kubeconfig files, with data in base64 as Go takes it.
 
+use std::io::IsTerminal as _;
 use std::path::Path;
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD as ALPHABET;
 use base64::engine::general_purpose::STANDARD;
 use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
-use kube::config::{Cluster, Context, Kubeconfig, KubeconfigError, NamedCluster, NamedContext};
+use kube::config::{
+    Cluster, Context, ExecInteractiveMode, Kubeconfig, KubeconfigError, NamedCluster, NamedContext,
+};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_yaml_ng::Value;
 
@@ -52,8 +55,24 @@ pub fn read_kubeconfig(path: &Path) -> Result<Kubeconfig, KubeconfigError> {
         let key = user.client_key_data.take();
         let key = key.and_then(|key| strict(key.expose_secret().to_owned()));
         user.client_key_data = key.map(SecretString::from);
+        if let Some(exec) = &mut user.exec {
+            let mode = exec.interactive_mode.take();
+            exec.interactive_mode = interactive_mode(mode, std::io::stdin().is_terminal());
+        }
     }
     Ok(kubeconfig)
+}
+
+/// Returns the mode of a plugin that may ask its user. Without a terminal a plugin gets no standard input, as in kube-controller-manager, unless
+/// it requires one.
+fn interactive_mode(
+    mode: Option<ExecInteractiveMode>,
+    has_terminal: bool,
+) -> Option<ExecInteractiveMode> {
+    match mode {
+        None | Some(ExecInteractiveMode::IfAvailable) if !has_terminal => Some(ExecInteractiveMode::Never),
+        mode => mode,
+    }
 }
 
 /// Reads a kubeconfig that has an entry without a name, or a context without a cluster. Such an entry harms nobody as long as it is not
@@ -159,6 +178,21 @@ mod tests {
             ("aGVsbG8\u{a0}=", None),
         ] {
             assert_eq!(decode_data(text).as_deref(), expected.map(str::as_bytes), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn plugin_gets_no_standard_input_without_a_terminal_unless_it_requires_one() {
+        use ExecInteractiveMode::{Always, IfAvailable, Never};
+        for (mode, has_terminal, expected) in [
+            (None, true, None),
+            (None, false, Some(Never)),
+            (Some(IfAvailable), true, Some(IfAvailable)),
+            (Some(IfAvailable), false, Some(Never)),
+            (Some(Never), true, Some(Never)),
+            (Some(Always), false, Some(Always)),
+        ] {
+            assert_eq!(interactive_mode(mode.clone(), has_terminal), expected, "{mode:?} {has_terminal}");
         }
     }
 }
