@@ -404,7 +404,7 @@ func TestOfManyCallsOneLooksForTheLeader(t *testing.T) {
 	}
 }
 
-// Who gives up while it looks keeps nobody else from the leader.
+// A call that is cancelled while it looks keeps no other call from the leader.
 func TestTheSearchOfACallThatIsCancelledIsItsOwn(t *testing.T) {
 	fleet := newFleet(t, 2)
 	follower := fleet.follow(t)

@@ -182,7 +182,7 @@ test("of many calls one looks for the leader, and each has its own time", async 
   const { follower } = fleet.follow();
   await Promise.all(Array.from({ length: 100 }, () => follower.call(reconcile)));
   assert.deepEqual([fleet.listed, fleet.asked().length], [1, 100]);
-  // Who gives up while it looks keeps nobody else from the leader.
+  // A call that is aborted while it looks keeps no other call from the leader.
   const { follower: another } = fleet.follow();
   const given = new AbortController();
   const first = another.call(reconcile, { signal: given.signal });

@@ -159,7 +159,7 @@ fn refuse(server: &TcpListener) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     tasks.spawn(async move {
         while let Ok((mut connection, _)) = server.accept().await {
-            // Who hangs up is not told.
+            // A client that hangs up gets no answer.
             if connection.read(&mut [0; 4096]).await.is_ok() {
                 let _ = connection.write_all(ANSWER).await;
             }

@@ -231,7 +231,7 @@ class Follower:
             self._sweep(session)
 
     def _enter(self, following: str, end: float) -> _Session:
-        """The session, with one more call. Of many calls that find that the leader is gone one looks for the next one."""
+        """The session, with one more call. One of the calls that find that the leader is gone looks for the next one."""
         own = _Search()
         while True:
             with self._lock:

@@ -86,7 +86,7 @@ async fn a_refused_call_reads_nothing_of_the_manager() {
             method.rpc
         );
     }
-    // Health asks for no role, and looks at no queue. That of controllers asks for credentials.
+    // Health asks for no role, and looks at no queue. The health of controllers asks for credentials.
     let mut health = HealthClient::new(bench.channel.clone());
     for service in ["", "leader", "deployment", "deployment-controller", "coxswain.admin.v1.QueueService"] {
         let request = HealthCheckRequest { service: service.to_owned() };

@@ -356,7 +356,7 @@ fn document_of(revision: &ControllerRevision, read: &Reads) -> Result<Found, Obs
     }
 }
 
-/// What a pod's label says of the revision that it was made from.
+/// Returns the label of a pod that names the revision from which it was created.
 pub(super) fn revision_of(pod: &Pod) -> Option<&Str> {
     pod.metadata.labels.get(REVISION_LABEL)
 }

@@ -309,8 +309,8 @@ fn has_pod_level(shape: &PodShape) -> bool {
     shape.pod_requests.iter().any(|(resource, _)| is_pod_level(resource))
 }
 
-/// What the pod requests as a whole; what it does not say of itself its containers do. Without the overhead of its RuntimeClass, which no
-/// container can use: kube-controller-manager counts it until 1.37.
+/// Returns the requests of the pod as a whole; its containers count for each resource that the pod itself does not request. The overhead of
+/// its RuntimeClass is left out, because no container can use it. kube-controller-manager counts it until 1.37.
 fn of_pod(pod: &Pod, resource: &Str) -> Result<i64, Missing> {
     let requests = pod.charge.requests(ChargeRules { pod_level: true, in_place: false });
     let overhead = pod.shape.overhead.of(resource).milli();
