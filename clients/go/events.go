@@ -56,7 +56,9 @@ func (f *Follower) FollowEvents(ctx context.Context, request *adminv1.StreamEven
 // lostStreamError is that a stream ended although another one may go on.
 type lostStreamError struct{ cause error }
 
-func (e *lostStreamError) Error() string { return "coxswain: the stream of events was lost: " + e.cause.Error() }
+func (e *lostStreamError) Error() string {
+	return "coxswain: the stream of events was lost: " + e.cause.Error()
+}
 
 func (e *lostStreamError) Unwrap() error { return e.cause }
 

@@ -17,9 +17,11 @@ pub(super) fn check(pods: &[Pod], wanted: &[&Descriptor]) -> Result<usize, Strin
     let managers: Vec<(&Pod, &Container)> =
         pods.iter().filter(|pod| !is_of_release(pod) && !has_ended(pod)).filter_map(manager).collect();
     if managers.is_empty() {
-        return Err("no pod with the label component=kube-controller-manager runs kube-controller-manager: compare \
+        return Err(
+            "no pod with the label component=kube-controller-manager runs kube-controller-manager: compare \
                     --controllers of each process by hand"
-            .to_owned());
+                .to_owned(),
+        );
     }
     let problems: Vec<String> = managers
         .iter()

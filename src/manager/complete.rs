@@ -12,13 +12,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
+use super::clock_offset::ClockOffset;
 use super::controller::Controller;
 use super::controllers::Controllers;
 use super::directories::Directories;
 use super::error::ManagerError;
 use super::event_logger::EventLogger;
 use super::leadership::{self, Leases, Lock};
-use super::clock_offset::ClockOffset;
 use super::lease_policy::LeasePolicy;
 use super::overrides::{self, Adoption, Overrides};
 use super::replicas::Replicas;

@@ -199,7 +199,8 @@ async fn follow(manager: &Completed) -> Infallible {
         &manager.health,
         || manager.event_logger.changed(),
     ));
-    let clock_offset = manager.clock_offset.follow(|| manager.client_metrics.server_time(), &*manager.runtime.clock);
+    let clock_offset =
+        manager.clock_offset.follow(|| manager.client_metrics.server_time(), &*manager.runtime.clock);
     tokio::join!(
         manager.leases.follow(tell),
         others,

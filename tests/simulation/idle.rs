@@ -152,7 +152,12 @@ fn requests(controller: &str, row: &str, few: usize) -> usize {
         ("namespace-controller", "content") => few * kinds::ALL.iter().filter(|kind| kind.namespaced).count(),
         // /api and /apis.
         ("namespace-controller", "discovery") => 2 * few,
-        ("namespace-controller" | "horizontal-pod-autoscaler-controller" | "persistentvolume-binder-controller", _) => few,
+        (
+            "namespace-controller"
+            | "horizontal-pod-autoscaler-controller"
+            | "persistentvolume-binder-controller",
+            _,
+        ) => few,
         _ => 0,
     }
 }

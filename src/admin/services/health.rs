@@ -38,7 +38,7 @@ impl Shared {
     }
 
     /// Returns the name of a request. A watch keeps it, so it must not be long.
-    fn asked(&self, request: HealthCheckRequest, caller: &Extensions) -> Result<String, Status> {
+    fn asked_about(&self, request: HealthCheckRequest, caller: &Extensions) -> Result<String, Status> {
         let mut violations = Violations::default();
         validate::optional_name("service", &request.service, &mut violations);
         violations.check()?;
@@ -58,7 +58,7 @@ impl Health for Service {
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<HealthCheckResponse>, Status> {
         let (_, caller, request) = request.into_parts();
-        let name = self.0.asked(request, &caller)?;
+        let name = self.0.asked_about(request, &caller)?;
         let status = self.0.status_of(&name).ok_or_else(|| {
             let message = "there is no such service, nor controller; `leader` is the leadership";
             Status::from(ErrorReply::new(Reason::ServiceNotFound, message))
@@ -73,14 +73,13 @@ impl Health for Service {
         let (_, caller, request) = request.into_parts();
         let feed = HealthFeed {
             shared: self.0.clone(),
-            name: self.0.asked(request, &caller)?,
+            name: self.0.asked_about(request, &caller)?,
             changes: self.0.manager.changes(),
             sent: None,
         };
         Ok(Response::new(answers(&self.0, &caller, None, feed)?))
     }
 }
-
 
 struct HealthFeed {
     shared: Shared,

@@ -32,8 +32,8 @@ pub(super) async fn run(matches: &ArgMatches, context: &Context) -> Result<(), C
         common::texts(matches, "name").iter().map(|name| find(name)).collect::<Result<_, _>>()?;
     let api = context.finder.api().await?;
     let pods = pods(&api).await.map_err(CliError::Cluster)?;
-    let number = left::check(&pods, &wanted)
-        .map_err(|message| CliError::Outcome { message, exit: Exit::Refused })?;
+    let number =
+        left::check(&pods, &wanted).map_err(|message| CliError::Outcome { message, exit: Exit::Refused })?;
     let names: Vec<&str> = wanted.iter().map(|descriptor| descriptor.name).collect();
     let noun = if number == 1 { "kube-controller-manager runs" } else { "kube-controller-managers run" };
     context.screen.print(&format!("{number} {noun} without {}\n", names.join(", ")))

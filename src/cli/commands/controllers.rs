@@ -67,8 +67,7 @@ pub(super) async fn run_show(matches: &ArgMatches, context: &Context) -> Result<
     context.screen.print(&text)
 }
 
-const FLAGS_DIFFER: &str =
-    "warning: the flags of the replica that answered differ from the leader's, which decide; use --server to ask the leader";
+const FLAGS_DIFFER: &str = "warning: the flags of the replica that answered differ from the leader's, which decide; use --server to ask the leader";
 
 fn filter(matches: &ArgMatches) -> ControllerFilter {
     ControllerFilter {

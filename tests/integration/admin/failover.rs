@@ -78,7 +78,8 @@ async fn leader_steps_down_by_force_for_a_kube_controller_manager() {
     let refused = admin.leader().step_down(proto::StepDownRequest::default()).await.expect_err("no replica");
     assert_eq!(reason(&refused), "NO_CANDIDATE");
     let request = proto::StepDownRequest { force: true, wait: true, ..Default::default() };
-    let leader = admin.leader().step_down(request).await.expect("done").into_inner().leader.expect("a leader");
+    let leader =
+        admin.leader().step_down(request).await.expect("done").into_inner().leader.expect("a leader");
     assert!(!leader.leading && leader.admin_address.is_empty(), "{leader:?}");
     assert_ne!(leader.holder_identity, leader.replica_identity);
     drop(go);

@@ -315,7 +315,10 @@ impl Cell {
                 complaints.push(format!("objects were made more than once: {victim:?} instead of {first:?}"));
             }
             Some(wait) if first == victim => {
-                complaints.push(format!("no object was made more than once, although the row says: {}", wait.reason));
+                complaints.push(format!(
+                    "no object was made more than once, although the row says: {}",
+                    wait.reason
+                ));
             }
             _ => {}
         }

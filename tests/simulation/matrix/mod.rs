@@ -152,7 +152,8 @@ fn a_refused_write_stops_nothing_and_does_not_spin() {
 /// Returns the rows whose victim recovers from each answer, although the row says that it may stay as it is. Takes the results of all cells.
 fn stale_exceptions(recoveries: &[(&'static Row, Recovery)]) -> Vec<String> {
     let stays = |row: &Row| {
-        let of_row = |(of, recovery): &(&Row, Recovery)| std::ptr::eq(*of, row) && *recovery == Recovery::Never;
+        let of_row =
+            |(of, recovery): &(&Row, Recovery)| std::ptr::eq(*of, row) && *recovery == Recovery::Never;
         // Linear: a few rows have the exception.
         recoveries.iter().any(of_row)
     };

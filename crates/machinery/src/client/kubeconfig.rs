@@ -65,10 +65,7 @@ pub fn read_kubeconfig(path: &Path) -> Result<Kubeconfig, KubeconfigError> {
 
 /// Returns the mode of a plugin that may ask its user. Without a terminal a plugin gets no standard input, as in kube-controller-manager, unless
 /// it requires one.
-fn interactive_mode(
-    mode: Option<ExecInteractiveMode>,
-    has_terminal: bool,
-) -> Option<ExecInteractiveMode> {
+fn interactive_mode(mode: Option<ExecInteractiveMode>, has_terminal: bool) -> Option<ExecInteractiveMode> {
     match mode {
         None | Some(ExecInteractiveMode::IfAvailable) if !has_terminal => Some(ExecInteractiveMode::Never),
         mode => mode,

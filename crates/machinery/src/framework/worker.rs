@@ -461,7 +461,8 @@ impl Worker {
             let conflicts = self.queue.count_conflict(key, tried.outdated);
             let again = tried.outdated.then(|| AFTER_CONFLICT.after(conflicts));
             let owner = tried.owner.as_ref().filter(|_| tried.meets_terminating);
-            let withheld = owner.map(|_| self.withheld_for(key, owner).unwrap_or_else(|| AFTER_CONFLICT.after(0)));
+            let withheld =
+                owner.map(|_| self.withheld_for(key, owner).unwrap_or_else(|| AFTER_CONFLICT.after(0)));
             let requeue_after = self.paced(key, tried, end).into_iter().chain(again).chain(withheld).min();
             Outcome::done(tried.written.len(), requeue_after, tried.cooldown)
         };

@@ -186,12 +186,16 @@ fn job_that_changes_more_often_than_the_watch_shows_goes_at_the_version_that_is_
     let due = plan(&view, later(10_000));
     let Verb::Delete { resource_version, .. } = &due.writes().next().unwrap().verb else { panic!("{due:?}") };
     assert_eq!((resource_version.as_deref(), due.end), (Some("9"), true));
-    let Observation::View(view) = observed(&live(newer(|job| job.spec.ttl_seconds_after_finished = Some(60))))
+    let Observation::View(view) =
+        observed(&live(newer(|job| job.spec.ttl_seconds_after_finished = Some(60))))
     else {
         panic!("it is there")
     };
     let raised = plan(&view, later(10_000));
-    assert_eq!((raised.requeue_after, raised.end, raised.steps.len()), (Some(Duration::from_secs(50)), true, 0));
+    assert_eq!(
+        (raised.requeue_after, raised.end, raised.steps.len()),
+        (Some(Duration::from_secs(50)), true, 0)
+    );
     for gone in [None, newer(|job| job.spec.ttl_seconds_after_finished = None)] {
         assert!(matches!(observed(&live(gone)), Observation::Nothing));
     }
