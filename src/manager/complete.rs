@@ -186,7 +186,6 @@ pub(super) async fn complete(
     let (main_lock, migration) = setup.locks().await?;
 
     let event_logger = Arc::new(EventLogger::new(Arc::clone(&clock)));
-    let flags = &config.flags;
     let group = Group::new(&flags.leader_elect_resource_namespace, &flags.leader_elect_resource_name);
     let admin = clients.ungated("coxswain-admin");
     let overrides = Arc::new(overrides_of(registry, admin.clone(), &group, &event_logger));

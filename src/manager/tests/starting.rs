@@ -15,7 +15,7 @@ use coxswain_controllers::registry::REGISTRY;
 use coxswain_machinery::framework::{BuildError, DefaultState, Descriptor, Phase, Stop};
 use coxswain_machinery::model::clock::SystemClock;
 use coxswain_machinery::options::Flags;
-use coxswain_machinery::serve::{HealthCheck as _, Probe, Unobserved};
+use coxswain_machinery::serve::{Detail, HealthCheck as _, Probe, Unobserved};
 
 const TOKENS: &str = "serviceaccount-token-controller";
 
@@ -41,7 +41,7 @@ async fn caches_that_stay_unfilled_hold_up_no_other_controller_and_show_in_healt
     );
     assert!(report.text.contains("GET "), "{report:?}");
     for probe in Probe::ALL {
-        let report = manager.health.report(probe, &[], true, &Unobserved);
+        let report = manager.health.report(probe, &[], Detail::Remarks, &Unobserved);
         let line = format!("[+]{TOKENS} ok, degraded: reason withheld\n");
         assert!(report.text.contains(&line), "{report:?}");
     }
@@ -68,7 +68,7 @@ async fn controllers_start_after_one_to_two_start_intervals_all_at_the_same_time
     let others: Vec<_> = all.iter().copied().filter(|name| *name != TOKENS).collect();
     assert_eq!(waiting(), others);
     // Controllers that wait have a health check, which passes.
-    let report = manager.health.report(Probe::Healthz, &[], true, &Unobserved);
+    let report = manager.health.report(Probe::Healthz, &[], Detail::Remarks, &Unobserved);
     for name in &others {
         assert!(report.text.contains(&format!("[+]{name} ok\n")), "{name}: {report:?}");
     }

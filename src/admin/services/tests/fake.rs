@@ -56,6 +56,7 @@ pub(crate) struct Fake {
     pub(crate) state: Mutex<State>,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own that a test chooses")]
 pub(crate) struct State {
     pub(crate) controllers: Vec<ControllerState>,
     pub(crate) overrides: OverrideSet,
