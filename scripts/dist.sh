@@ -23,8 +23,8 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 umask 022
-rm -rf "$out"
-mkdir -p "$out"
+scripts/empty.sh "$out" .coxswain-dist
+touch "$out/.coxswain-dist"
 
 # An archive $2 of the directory $1 of $work, the same whoever makes it and when.
 pack() {
@@ -81,8 +81,8 @@ for language in go python typescript; do
 done
 
 export SOURCE_DATE_EPOCH=$epoch
-python=$(clients/python/environment.sh)
-"$python" -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$out" "$work/coxswain-client-python-$version"
+python=$(clients/python/environment.sh build-requirements.txt)
+"$python" -m pip wheel --quiet --disable-pip-version-check --no-index --no-build-isolation --no-deps --wheel-dir "$out" "$work/coxswain-client-python-$version"
 [ -e "$out/coxswain_admin-$version-py3-none-any.whl" ] || die "the wheel is not of version $version"
 scripts/clients.sh packages
 ln -s "$PWD/clients/typescript/node_modules" "$work/coxswain-client-typescript-$version/node_modules"

@@ -9,6 +9,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 deploy/image/sbom.sh "$work/sbom.cdx.json" "$program"
 SBOM=$work/sbom.cdx.json deploy/image/rootfs.sh "$program" "$work/rootfs"
-rm -rf "$out"
+scripts/empty.sh "$out" oci-layout
+rmdir "$out"
 deploy/image/layout.sh "$work/rootfs" "$out"
 printf '%s\n' "$out"

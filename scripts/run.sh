@@ -86,9 +86,9 @@ ${bold}Coxswain is the controller manager of this cluster.${plain} In another te
 
   kubectl -n kube-system get lease kube-controller-manager -o yaml
 
-  curl -k $url/healthz?verbose
-  curl -k -H "Authorization: Bearer \$(kubectl create token operator)" $url/metrics
-  curl -k -H "Authorization: Bearer \$(kubectl create token operator)" $url/configz
+  curl --cacert $dir/pki/ca.crt $url/healthz?verbose
+  curl --cacert $dir/pki/ca.crt -H "Authorization: Bearer \$(kubectl create token operator)" $url/metrics
+  curl --cacert $dir/pki/ca.crt -H "Authorization: Bearer \$(kubectl create token operator)" $url/configz
 
   $coxswain controllers --phase running
   $coxswain explain deployment default/web

@@ -46,7 +46,14 @@ type Follower struct {
 
 	mu      sync.Mutex
 	current *session
+	search  *search
 	closed  bool
+}
+
+// search is under way until done is closed; err is what others may have of it then.
+type search struct {
+	done chan struct{}
+	err  error
 }
 
 // session is a client, and how many calls are on it: it is closed with the last of them.
@@ -178,33 +185,61 @@ func (f *Follower) Close() error {
 	return nil
 }
 
+// enter counts a call on the session. However many calls find that the leader is gone, one of them looks for the next one.
 func (f *Follower) enter(ctx context.Context, next string) (*session, error) {
-	f.mu.Lock()
-	current, closed := f.current, f.closed
-	if current != nil {
-		current.calls++
-	}
-	f.mu.Unlock()
-	if closed {
-		return nil, errors.New("coxswain: the follower is closed")
-	}
-	if current != nil {
-		return current, nil
+	own := &search{done: make(chan struct{})}
+	for {
+		current, other, err := f.join(own)
+		if err != nil || current != nil {
+			return current, err
+		}
+		if other == own {
+			break
+		}
+		select {
+		case <-other.done:
+			if other.err != nil {
+				return nil, other.err
+			}
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: another call still looks for it: %w", ErrNoLeader, ctx.Err())
+		}
 	}
 	client, err := f.find(ctx, next)
-	if err != nil {
-		return nil, err
-	}
-	found := &session{client: client, calls: 1}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	// Another goroutine may have found it, too, in the meantime: this one is closed after this call.
-	if f.current != nil || f.closed {
-		found.retired = true
-	} else {
+	f.search = nil
+	defer close(own.done)
+	if err != nil {
+		var unreachable *unreachableError
+		// An error that comes of the context of this call is its own.
+		if errors.As(err, &unreachable) && ctx.Err() == nil {
+			own.err = err
+		}
+		return nil, err
+	}
+	found := &session{client: client, calls: 1, retired: f.closed}
+	if !found.retired {
 		f.current = found
 	}
 	return found, nil
+}
+
+// join has a call on the session if there is one, and tells which search is under way otherwise: own, if there was none.
+func (f *Follower) join(own *search) (*session, *search, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return nil, nil, errors.New("coxswain: the follower is closed")
+	}
+	if f.current != nil {
+		f.current.calls++
+		return f.current, nil, nil
+	}
+	if f.search == nil {
+		f.search = own
+	}
+	return nil, f.search, nil
 }
 
 func (f *Follower) leave(session *session) {

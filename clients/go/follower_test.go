@@ -39,10 +39,14 @@ type fleet struct {
 	// expected are the leaders that requests to step down were for; moves is how far leadership moves before such a request.
 	expected []string
 	moves    int
+	// events are the logs of the replicas, and streams what was asked of them.
+	events  map[int][]*adminv1.Event
+	streams []string
 }
 
 // member is one of them.
 type member struct {
+	adminv1.UnimplementedEventServiceServer
 	adminv1.UnimplementedLeaderServiceServer
 	adminv1.UnimplementedQueueServiceServer
 	fleet *fleet
@@ -56,6 +60,7 @@ func newFleet(t *testing.T, size int) *fleet {
 		pair, _, _ := fleet.authority.issue(t, "replica")
 		server := grpc.NewServer(grpc.Creds(credentials.NewServerTLSFromCert(&pair)))
 		member := &member{fleet: fleet, index: index}
+		adminv1.RegisterEventServiceServer(server, member)
 		adminv1.RegisterLeaderServiceServer(server, member)
 		adminv1.RegisterQueueServiceServer(server, member)
 		address, _ := start(t, server)
@@ -380,4 +385,61 @@ func TestCallsOfManyGoroutinesAllEnd(t *testing.T) {
 		})
 	}
 	group.Wait()
+}
+
+func TestOfManyCallsOneLooksForTheLeader(t *testing.T) {
+	fleet := newFleet(t, 2)
+	follower := fleet.follow(t)
+	var group sync.WaitGroup
+	for range 100 {
+		group.Go(func() {
+			if err := follower.Call(t.Context(), reconcile); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if fleet.listed != 1 {
+		t.Errorf("the Leases were read %d times", fleet.listed)
+	}
+}
+
+// A call that is cancelled while it looks keeps no other call from the leader.
+func TestTheSearchOfACallThatIsCancelledIsItsOwn(t *testing.T) {
+	fleet := newFleet(t, 2)
+	follower := fleet.follow(t)
+	given, cancel := context.WithCancel(t.Context())
+	looks := make(chan struct{})
+	follower.finder.Leases = slowLeases{fleet, looks}
+	var group sync.WaitGroup
+	group.Go(func() {
+		if err := follower.Call(given, reconcile); err == nil {
+			t.Error("a call that is cancelled is none")
+		}
+	})
+	<-looks
+	group.Go(func() {
+		if err := follower.Call(t.Context(), reconcile); err != nil {
+			t.Error(err)
+		}
+	})
+	cancel()
+	group.Wait()
+}
+
+// slowLeases lets the first reader wait until it gives up.
+type slowLeases struct {
+	*fleet
+	looks chan struct{}
+}
+
+func (s slowLeases) ListLeases(ctx context.Context, namespace, name string) ([]Lease, error) {
+	select {
+	case <-s.looks:
+		return s.fleet.ListLeases(ctx, namespace, name)
+	default:
+		close(s.looks)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 }

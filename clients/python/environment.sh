@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# Prints the Python of an environment with requirements.txt installed, outside of the checkout; makes it if need be.
+# Prints the Python of an environment with the packages of the file $1 (requirements.txt if not given), outside of the checkout; makes it
+# if need be. Where the file has hashes, pip requires a hash for each package.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
-pin=$(sha256sum "$here/requirements.txt" | cut -c1-16)
+file=$here/${1:-requirements.txt}
+pin=$(sha256sum "$file" | cut -c1-16)
 venv="${COXSWAIN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/coxswain}/tools/python-$pin"
 if [ ! -e "$venv/.complete" ]; then
-    echo "python: installing requirements.txt (once)" >&2
+    echo "python: installing ${file##*/} (once)" >&2
     rm -rf "$venv"
     python3 -m venv "$venv"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check --requirement "$here/requirements.txt" >&2
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --requirement "$file" >&2
     touch "$venv/.complete"
 fi
 echo "$venv/bin/python"

@@ -12,14 +12,14 @@ import grpc
 from google.protobuf import any_pb2
 
 from coxswain.admin import Client, Finder, Follower, Lease, NoLeader, NotVouchedFor, Options
-from coxswain.admin.v1 import leader_pb2, leader_pb2_grpc, queues_pb2, queues_pb2_grpc
+from coxswain.admin.v1 import events_pb2, events_pb2_grpc, leader_pb2, leader_pb2_grpc, queues_pb2, queues_pb2_grpc
 from coxswain.admin.follower import _ERROR_INFO, _STATUS
 from fixtures import Authority, Case
 
 
-def not_leader(address: str) -> bytes:
+def not_leader(address: str, reason: str = "NOT_LEADER") -> bytes:
     """The details of a refusal."""
-    info = _ERROR_INFO(reason="NOT_LEADER", domain="admin.coxswain.dev")
+    info = _ERROR_INFO(reason=reason, domain="admin.coxswain.dev")
     if address:
         info.metadata.add(key="leader", value="b")
         info.metadata.add(key="leader_address", value=address)
@@ -46,6 +46,9 @@ class Fleet:
         # The leaders that requests to step down were for, and how far leadership moves before such a request.
         self.expected: list[str] = []
         self.moves = 0
+        # The logs of the replicas, and what was asked of them.
+        self.events: dict[int, list[events_pb2.Event]] = {}
+        self.streams: list[tuple[int, str, int]] = []
         self.announced: dict[str, str] = {}
         self.addresses: list[str] = []
         for index in range(size):
@@ -74,11 +77,21 @@ class Fleet:
         return None
 
 
-class Member(leader_pb2_grpc.LeaderServiceServicer, queues_pb2_grpc.QueueServiceServicer):
+def past(sequence: int, seconds: int, message: str) -> events_pb2.Event:
+    """An event so many seconds from now."""
+    event = events_pb2.Event(sequence=sequence, message=message)
+    event.time.FromDatetime(datetime.now(timezone.utc) + timedelta(seconds=seconds))
+    return event
+
+
+class Member(
+    events_pb2_grpc.EventServiceServicer, leader_pb2_grpc.LeaderServiceServicer, queues_pb2_grpc.QueueServiceServicer
+):
     def __init__(self, fleet: Fleet, index: int) -> None:
         self.fleet, self.index = fleet, index
 
     def add_to(self, server: grpc.Server) -> None:
+        events_pb2_grpc.add_EventServiceServicer_to_server(self, server)
         leader_pb2_grpc.add_LeaderServiceServicer_to_server(self, server)
         queues_pb2_grpc.add_QueueServiceServicer_to_server(self, server)
 
@@ -112,6 +125,28 @@ class Member(leader_pb2_grpc.LeaderServiceServicer, queues_pb2_grpc.QueueService
             context.abort(fails, "lost on the way")
         return queues_pb2.SyncObjectResponse()
 
+    def StreamEvents(self, request: events_pb2.StreamEventsRequest, context: Any) -> Any:
+        """Sends the past of the replica's log, and then the replica is lost."""
+        log = f"log-{self.index}"
+        with self.fleet.lock:
+            self.fleet.streams.append((self.index, request.log_id, request.since_sequence))
+            events = list(self.fleet.events[self.index])
+        if request.log_id not in ("", log):
+            context.set_trailing_metadata((("grpc-status-details-bin", not_leader("", "EVENT_LOG_CHANGED")),))
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, "another log")
+        yield events_pb2.StreamEventsResponse(started=events_pb2.StreamStarted(log_id=log))
+        for event in events:
+            if event.sequence <= request.since_sequence:
+                continue
+            if event.message == "dropped":
+                dropped = events_pb2.EventsDropped(count=1, first_sequence=event.sequence, last_sequence=event.sequence)
+                yield events_pb2.StreamEventsResponse(dropped=dropped)
+                continue
+            yield events_pb2.StreamEventsResponse(event=event)
+        finished = events_pb2.ReplayFinished(sequence=events[-1].sequence)
+        yield events_pb2.StreamEventsResponse(replay_finished=finished)
+        context.abort(grpc.StatusCode.UNAVAILABLE, "lost")
+
     def WatchLeader(self, request: Any, context: Any) -> Any:
         raise NotImplementedError
 
@@ -139,6 +174,56 @@ class Following(Case):
             asked = fleet.asked()
             self.assertTrue(asked[-1] == leader and len(asked) <= 2, asked)
         self.assertEqual(self.pauses, [])
+
+    def test_of_many_calls_one_looks_for_the_leader(self) -> None:
+        fleet = Fleet(self, 2)
+        follower = self.follow(fleet)
+        errors: list[Exception] = []
+
+        def call() -> None:
+            try:
+                follower.call(reconcile)
+            except Exception as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=call) for _ in range(50)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual((errors, fleet.listed), ([], 1))
+
+    def test_events_are_followed_across_a_failover(self) -> None:
+        fleet = Fleet(self, 2)
+        fleet.events[0] = [past(1, 1, "a"), past(2, 2, "b")]
+        follower = self.follow(fleet)
+        shown: list[str] = []
+        replays = 0
+        for answer in follower.follow_events():
+            item = answer.WhichOneof("item")
+            if item == "event":
+                shown.append(answer.event.message)
+            elif item == "dropped":
+                shown.append(f"{answer.dropped.count} dropped")
+            elif item == "replay_finished":
+                replays += 1
+                if replays == 1:
+                    fleet.events[0] += [past(3, 3, "dropped"), past(4, 4, "c")]
+                elif replays == 2:
+                    fleet.leader = 1
+                    fleet.events[1] = [past(7, 3, "of before"), past(8, 9, "d")]
+                else:
+                    break
+        self.assertEqual(shown, ["a", "b", "1 dropped", "c", "d"])
+        self.assertEqual(fleet.streams, [(0, "", 0), (0, "log-0", 2), (1, "log-0", 4), (1, "", 0)])
+
+    def test_events_of_nobody_end_after_the_attempts(self) -> None:
+        fleet = Fleet(self, 1)
+        fleet.addresses.clear()
+        follower = self.follow(fleet, attempts=3)
+        with self.assertRaises(NoLeader):
+            next(follower.follow_events())
+        self.assertEqual(len(self.pauses), 2)
 
     def test_step_down_is_for_the_leader_that_was_found_and_is_sent_once(self) -> None:
         fleet = Fleet(self, 3)

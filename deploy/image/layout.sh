@@ -9,6 +9,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 umoci=$(scripts/tool.sh umoci)
 version=$(sed -n '/^\[workspace.package]/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
+# A tree without git, as of a source archive, names its revision in REVISION.
+revision=${REVISION:-$(git rev-parse HEAD 2>/dev/null || echo unknown)}
 created=$(date --utc --date="@$epoch" +%Y-%m-%dT%H:%M:%SZ)
 case $(readelf -h "$rootfs/usr/local/bin/coxswain" | sed -n 's/ *Machine: *//p') in
     *X86-64*) architecture=amd64 ;;
@@ -31,5 +33,6 @@ umask 022
     --config.label "org.opencontainers.image.title=coxswain" \
     --config.label "org.opencontainers.image.version=$version" \
     --config.label "org.opencontainers.image.licenses=Apache-2.0" \
+    --config.label "org.opencontainers.image.revision=$revision" \
     --config.label "org.opencontainers.image.source=https://github.com/coxswain-dev/coxswain"
 "$umoci" gc --layout "$layout"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs a program of a root filesystem as a container engine would, without one and without root: as the user 65532 of a user
-# namespace, without capabilities, nothing of the machine's files in sight but what is mounted, all of it read-only.
-#   run.sh ROOTFS [--mount FROM:TO]... -- PROGRAM [ARGUMENT]...
+# namespace, without capabilities, nothing of the machine's files in sight but what is mounted, read-only unless the mount ends in :rw.
+#   run.sh ROOTFS [--mount FROM:TO[:ro|:rw]]... -- PROGRAM [ARGUMENT]...
 # The process stays the same one, so whoever signals it signals the program. The network is the machine's. The empty directory
 # ROOTFS.run is left behind.
 set -euo pipefail
@@ -23,11 +23,12 @@ mkdir -p "$stage"/{proc,run,var}
 ln -s /run "$stage/var/run"
 mount --rbind /proc "$stage/proc"
 while [ "$1" = --mount ]; do
-    from=${2%%:*} to=${2#*:}
+    from=${2%%:*} to=${2#*:} mode=ro
+    case $to in *:ro | *:rw) mode=${to##*:} to=${to%:*} ;; esac
     case $to in /var/run/*) to=/run/${to#/var/run/} ;; esac
     if [ -d "$from" ]; then mkdir -p "$stage$to"; else mkdir -p "$stage${to%/*}"; touch "$stage$to"; fi
     mount --rbind "$from" "$stage$to"
-    mount -o remount,bind,ro "$stage$to"
+    [ "$mode" = rw ] || mount -o remount,bind,ro "$stage$to"
     shift 2
 done
 [ "$1" = -- ] && shift

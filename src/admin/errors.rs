@@ -8,6 +8,13 @@ use std::time::Duration;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, FieldViolation, PreconditionViolation, StatusExt as _};
 
+/// The longest message, and the longest description of a violation. Details of a failed call travel in its headers, which gRPC clients
+/// limit to 8 KiB in all.
+const MAX_MESSAGE_BYTES: usize = 512;
+const MAX_DESCRIPTION_BYTES: usize = 128;
+/// The most violations that an error lists.
+const MAX_VIOLATIONS: usize = 10;
+
 /// `ErrorInfo.domain` of all errors.
 pub const DOMAIN: &str = "admin.coxswain.dev";
 
@@ -164,6 +171,8 @@ impl ErrorReply {
     /// Names the precondition that does not hold, its type being the error's reason.
     #[must_use]
     pub fn violates(mut self, subject: impl Into<String>, description: impl Into<String>) -> Self {
+        let description: String = description.into();
+        let description = cut(&description, MAX_MESSAGE_BYTES);
         self.details.add_precondition_failure_violation(self.reason.name(), subject, description);
         self
     }
@@ -179,6 +188,7 @@ impl ErrorReply {
 impl From<ErrorReply> for Status {
     fn from(failure: ErrorReply) -> Self {
         let ErrorReply { reason, message, metadata, mut details } = failure;
+        let message = cut(&message, MAX_MESSAGE_BYTES);
         // Every failed precondition says which, even if only once more by its name.
         if reason.code() == Code::FailedPrecondition && !details.has_precondition_failure_violations() {
             let violation = PreconditionViolation::new(reason.name(), "", message.clone());
@@ -208,14 +218,33 @@ impl Violations {
 
     /// `INVALID_ARGUMENT` with all complaints, unless there are none.
     pub fn check(self) -> Result<(), Status> {
-        if self.0.is_empty() {
+        let number = self.0.len();
+        if number == 0 {
             return Ok(());
         }
-        let all: Vec<_> = self.0.iter().map(|each| format!("{}: {}", each.field, each.description)).collect();
+        let shown: Vec<FieldViolation> = self
+            .0
+            .into_iter()
+            .take(MAX_VIOLATIONS)
+            .map(|each| FieldViolation::new(each.field, cut(&each.description, MAX_DESCRIPTION_BYTES)))
+            .collect();
+        let mut all: Vec<_> =
+            shown.iter().map(|each| format!("{}: {}", each.field, each.description)).collect();
+        if number > shown.len() {
+            all.insert(0, format!("{number} fields are invalid, of which {} are listed", shown.len()));
+        }
         let mut failure = ErrorReply::new(Reason::InvalidRequest, all.join("; "));
-        failure.details.set_bad_request(self.0);
+        failure.details.set_bad_request(shown);
         Err(failure.into())
     }
+}
+
+/// The beginning of a text, with an ellipsis if something is missing.
+fn cut(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    format!("{}…", &text[..text.floor_char_boundary(most)])
 }
 
 /// `NOT_FOUND` that names what may have been meant: of `names` and the names that they go by, the closest.
@@ -327,6 +356,30 @@ mod tests {
         assert_eq!(fields, ["name", "duration"]);
         assert_eq!(details.error_info().unwrap().reason, "INVALID_REQUEST");
         assert!(Violations::default().check().is_ok());
+    }
+
+    #[test]
+    fn an_error_fits_the_headers_of_a_client() {
+        let mut violations = Violations::default();
+        for _ in 0..100 {
+            violations.add("filter.names", "x".repeat(500));
+        }
+        let invalid = violations.check().unwrap_err();
+        assert!(invalid.message().starts_with("100 fields are invalid, of which 10 are listed; "));
+        assert_eq!(invalid.get_error_details().bad_request().unwrap().field_violations.len(), 10);
+        let why = "é".repeat(10_000);
+        let failed: Status =
+            ErrorReply::new(Reason::ControllerFailed, format!("job-controller failed: {why}"))
+                .violates("job-controller", why)
+                .into();
+        let plain: Status = ErrorReply::new(Reason::NotLeader, "é".repeat(10_000)).into();
+        for status in [invalid, failed, plain] {
+            assert!(
+                status.message().len() + status.details().len() < 4096,
+                "{} bytes",
+                status.details().len()
+            );
+        }
     }
 
     #[test]

@@ -59,6 +59,9 @@ pub trait Manager: Send + Sync + 'static {
     /// this replica leads.
     fn leases(&self) -> Vec<LeaseState>;
 
+    /// Whether the API server chooses the leader among candidates (coordinated leader election).
+    fn is_coordinated(&self) -> bool;
+
     /// Whether the admission policy that reserves the Leases is in force, as this replica last found it while it led.
     fn lease_policy(&self) -> LeasePolicyState;
 

@@ -80,7 +80,7 @@ impl AdminMetrics {
             )?,
             overrides: registrar.int_gauges(
                 "coxswain_overrides",
-                "Overrides in force as this replica knows them, by what they order; or of no effect, as they are invalid.",
+                "Overrides in force as this replica knows them, by what they order; or without effect: invalid, or of an unknown controller.",
                 &["order"],
             )?,
             override_ends: registrar.gauges(
@@ -131,6 +131,7 @@ impl AdminMetrics {
             ("enabled", of(Order::Enabled)),
             ("disabled", of(Order::Disabled)),
             ("invalid", set.problems().len()),
+            ("unknown", set.unknown().filter(|(_, entry)| entry.is_in_force(now)).count()),
         ];
         for (order, count) in counts {
             self.overrides.with_label_values(&[order]).set(i64::try_from(count).unwrap_or(i64::MAX));
@@ -214,12 +215,15 @@ mod tests {
             ("c", entry("enabled", earlier)),
             ("d", entry("default", later)),
             ("e", "rubbish".to_owned()),
+            ("newer-controller", entry("disabled", later).replace('}', r#","replica":"node-a_1"}"#)),
         ]
         .map(|(name, value)| (format!("{ANNOTATION_PREFIX}{name}"), value));
-        let set = OverrideSet::parse(entries.iter().map(|(key, value)| (&**key, &**value)), &|_| true);
+        let set = OverrideSet::parse(entries.iter().map(|(key, value)| (&**key, &**value)), &|name| {
+            name.len() == 1
+        });
         metrics.overrides(&set, "2026-11-02T00:00:00Z".parse().unwrap());
         let page = encode_text(&registry);
-        for (order, count) in [("disabled", 2), ("enabled", 0), ("invalid", 1)] {
+        for (order, count) in [("disabled", 2), ("enabled", 0), ("invalid", 1), ("unknown", 1)] {
             let series = format!("coxswain_overrides{{order=\"{order}\"}} {count}\n");
             assert!(page.contains(&series), "{series} in {page}");
         }

@@ -8,6 +8,7 @@ use super::manager::ControllerName;
 use super::overrides::MAX_REASON_BYTES;
 use super::proto;
 use coxswain_machinery::model::Key;
+use coxswain_machinery::wire::text::is_unprintable;
 
 /// The shortest override.
 pub const MIN_DURATION: Duration = Duration::from_secs(1);
@@ -44,8 +45,8 @@ pub fn optional_name(field: &str, value: &str, violations: &mut Violations) {
 pub fn reason(value: &str, violations: &mut Violations) {
     if value.len() > MAX_REASON_BYTES {
         violations.add("reason", format!("has {} bytes, at most {MAX_REASON_BYTES}", value.len()));
-    } else if value.chars().any(char::is_control) {
-        violations.add("reason", "holds a control character");
+    } else if value.chars().any(is_unprintable) {
+        violations.add("reason", "holds a control or format character");
     }
 }
 
@@ -308,6 +309,14 @@ mod tests {
         assert_eq!(complaints(|violations| reason(&"é".repeat(512), violations)), [""; 0]);
         assert_eq!(complaints(|violations| reason(&"x".repeat(1025), violations)), ["reason"]);
         assert_eq!(complaints(|violations| reason("two\nlines", violations)), ["reason"]);
+        for odd in ['\u{202e}', '\u{2066}', '\u{200b}', '\u{2028}', '\u{feff}', '\u{e0041}', '\u{7f}'] {
+            assert_eq!(
+                complaints(|violations| reason(&format!("a{odd}b"), violations)),
+                ["reason"],
+                "{odd:?}"
+            );
+        }
+        assert_eq!(complaints(|violations| reason("a\u{200d}b café \u{a0}", violations)), [""; 0]);
         assert_eq!(complaints(|violations| name("name", "", violations)), ["name"]);
         assert_eq!(complaints(|violations| name("name", &"x".repeat(513), violations)), ["name"]);
     }

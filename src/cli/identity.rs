@@ -19,7 +19,8 @@ use super::token::{Tokens, secret};
 use super::trust::{TrustFacts, Voucher};
 use coxswain_machinery::client::{
     ApiClient, ClientBuildError, ClientBuilder, ClientMetrics, ClientOptions, ConfigError, Connection,
-    Origin, describe_kubeconfig, proxy_url, read_kubeconfig, tls_config,
+    Origin, SERVICE_ACCOUNT_FILES, describe_kubeconfig, in_cluster_config, proxy_url, read_kubeconfig,
+    tls_config,
 };
 
 /// How long the API server may take to tell who the replicas are.
@@ -239,13 +240,9 @@ fn merge(paths: &[PathBuf]) -> Result<Kubeconfig, KubeconfigError> {
 }
 
 fn in_cluster(environment: &Environment) -> Result<Option<Cluster>, CliError> {
-    if environment.text("KUBERNETES_SERVICE_HOST").is_none() {
-        return Ok(None);
-    }
-    let config = kube::Config::incluster_env();
-    let config =
-        config.map_err(|error| ConfigError::Invalid { origin: Origin::InCluster, why: error.to_string() })?;
-    Ok(Some(Cluster { config, origin: Origin::InCluster, proxy_url: None }))
+    let config = in_cluster_config(Path::new(SERVICE_ACCOUNT_FILES), &|name| environment.text(name))
+        .map_err(|why| ConfigError::Invalid { origin: Origin::InCluster, why })?;
+    Ok(config.map(|config| Cluster { config, origin: Origin::InCluster, proxy_url: None }))
 }
 
 /// Credentials given by flag or variable take the place of the kubeconfig's user altogether.

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! It decides nothing: it asks a replica and shows what came of it. It keeps nothing between two runs, and writes
-//! nothing but its output. `flags-from` asks no replica: it reads a manifest of the node (`manifest`). `uninstall` calls the API server
-//! alone, and deletes Leases there.
+//! nothing but its output. `flags-from` asks no replica: it reads a manifest of the node (`manifest`). `check-left` and
+//! `uninstall` call the API server alone; `uninstall` deletes Leases there.
 
 mod commands;
 mod common;
@@ -18,6 +18,7 @@ mod error;
 mod find;
 mod identity;
 mod kinds;
+mod left;
 mod manifest;
 mod output;
 mod pods;

@@ -122,12 +122,14 @@ impl<'a> Remains<'a> {
 /// after `before` was listed.
 pub(super) fn remains<'a>(before: &[Lease], now: &'a [Lease], main: &MainLease) -> Remains<'a> {
     let mut remains = Remains::default();
+    let (mut released, mut has_other_group) = (Vec::new(), false);
     for lease in now {
         let Some(identity) = holder(lease) else {
-            remains.ended.push(lease);
+            released.push(lease);
             continue;
         };
         if !is_of_group(lease, identity, main) {
+            has_other_group = true;
             continue;
         }
         // Linear: a cluster has a few replicas.
@@ -138,6 +140,10 @@ pub(super) fn remains<'a>(before: &[Lease], now: &'a [Lease], main: &MainLease) 
             remains.live.push(identity);
         }
     }
+    // A released Lease names no group, and the next replica of any group takes it.
+    if !has_other_group {
+        remains.ended.extend(released);
+    }
     remains
 }
 
@@ -145,7 +151,8 @@ fn name(pod: &Pod) -> &str {
     pod.metadata.name.as_deref().unwrap_or_default()
 }
 
-fn is_of_release(pod: &Pod) -> bool {
+/// Whether a pod is Coxswain's, by the labels of the Deployment and the chart.
+pub(super) fn is_of_release(pod: &Pod) -> bool {
     let labels = pod.metadata.labels.as_ref();
     RELEASE
         .iter()

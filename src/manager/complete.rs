@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
+use super::clock_offset::ClockOffset;
 use super::controller::Controller;
 use super::controllers::Controllers;
 use super::directories::Directories;
@@ -56,6 +57,7 @@ use coxswain_machinery::telemetry::push::Pushing;
 use coxswain_machinery::telemetry::tracing::{Exporting, Process, Tracing, TracingError, set_failed};
 use coxswain_machinery::telemetry::{ManagerMetrics, MetricLimits, Registrar, Registry, SliMetrics};
 use coxswain_machinery::wire::Str;
+use coxswain_machinery::wire::text::lossy_utf8;
 
 /// Everything that the manager runs with.
 pub(super) struct Completed {
@@ -67,6 +69,7 @@ pub(super) struct Completed {
     pub(super) leases: Arc<Leases>,
     /// Whether others may write the Leases.
     pub(super) lease_policy: LeasePolicy,
+    pub(super) clock_offset: ClockOffset,
     /// This replica and all others.
     pub(super) replicas: Arc<Replicas>,
     /// Those that sign certificates.
@@ -183,7 +186,6 @@ pub(super) async fn complete(
     let (main_lock, migration) = setup.locks().await?;
 
     let event_logger = Arc::new(EventLogger::new(Arc::clone(&clock)));
-    let flags = &config.flags;
     let group = Group::new(&flags.leader_elect_resource_namespace, &flags.leader_elect_resource_name);
     let admin = clients.ungated("coxswain-admin");
     let overrides = Arc::new(overrides_of(registry, admin.clone(), &group, &event_logger));
@@ -227,6 +229,7 @@ pub(super) async fn complete(
         migration,
         leases,
         lease_policy: LeasePolicy::register(&metrics)?,
+        clock_offset: ClockOffset::register(&metrics)?,
         replicas,
         authorities,
         step_down,
@@ -476,26 +479,19 @@ fn is_own_output(config: &Config, connection: &Connection) -> Result<bool, Manag
     }
 }
 
-/// The CA bundle to publish: the file's content, or the authorities of the connection, as they are written where they stand in the
-/// kubeconfig. Empty if no CA is known. None if it is projected from `kube-root-ca.crt`: an override cannot start a controller that
-/// publishes it.
+/// Returns the CA bundle to publish: the content of the file, or else the authorities of the connection as the kubeconfig has them. Each byte
+/// that is not UTF-8, as in a comment in Latin-1, becomes U+FFFD. The bundle is empty if no CA is known. Returns None if the bundle is
+/// projected from `kube-root-ca.crt`: an override cannot start a controller that publishes it.
 fn root_ca(config: &Config, connection: &Connection) -> Result<Option<Str>, ManagerError> {
     let flag = "root-ca-file";
     if is_own_output(config, connection)? {
         return Ok(None);
     }
     if let Some(path) = path(&config.flags.root_ca_file) {
-        let content = read(flag, path)?;
-        let content = String::from_utf8(content).map_err(|_| ManagerError::File {
-            flag,
-            path: path.to_owned(),
-            why: "is not text; a CA bundle is in PEM".to_owned(),
-        })?;
-        return Ok(Some(Str::of_bytes(content.as_bytes())));
+        return Ok(Some(Str::of_bytes(lossy_utf8(&read(flag, path)?).as_bytes())));
     }
-    let written = connection.authorities().and_then(|data| std::str::from_utf8(data).ok());
-    if let Some(text) = written.filter(|text| !text.is_empty()) {
-        return Ok(Some(Str::of_bytes(text.as_bytes())));
+    if let Some(data) = connection.authorities().filter(|data| !data.is_empty()) {
+        return Ok(Some(Str::of_bytes(lossy_utf8(data).as_bytes())));
     }
     let Some(all) = connection.root_certificates().filter(|all| !all.is_empty()) else {
         tracing::warn!(
@@ -584,6 +580,19 @@ mod tests {
         let connection = Connection::load(Some(file.path()), None).await.unwrap();
         let published = root_ca(&Config::default(), &connection).unwrap();
         assert_eq!(published.as_deref(), Some(&*text));
+    }
+
+    /// `openssl x509 -text` writes names in the encoding of the certificate above the PEM block.
+    #[tokio::test]
+    async fn root_ca_file_with_a_comment_in_latin_1_is_published() {
+        let connection = Connection::load(None, Some("http://api.test")).await.unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), b"Issuer: O=M\xfcller\n-----BEGIN CERTIFICATE-----\n").unwrap();
+        let mut config = Config::default();
+        config.flags.root_ca_file = file.path().to_str().unwrap().to_owned();
+        let published = root_ca(&config, &connection).unwrap();
+        let expected = "Issuer: O=M\u{fffd}ller\n-----BEGIN CERTIFICATE-----\n";
+        assert_eq!(published.as_deref(), Some(expected));
     }
 
     /// The kubelet projects the file from what the manager publishes.

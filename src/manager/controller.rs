@@ -47,8 +47,9 @@ pub struct Controller {
     wish: latest::Sender<Wish>,
     running: RwLock<Parts>,
     restarts: AtomicU32,
-    /// Whether its last failure is one of the configuration, which a restart of the process would not mend.
-    is_misconfigured: AtomicBool,
+    /// Whether its last failure is one that a restart of the process would not mend: of the configuration, of credentials, of the API
+    /// server.
+    is_beyond_restarts: AtomicBool,
     event_logger: Arc<EventLogger>,
 }
 
@@ -75,7 +76,7 @@ impl Controller {
             wish: latest::Sender::new(Wish { lead: false, enabled }),
             running: RwLock::default(),
             restarts: AtomicU32::new(0),
-            is_misconfigured: AtomicBool::new(false),
+            is_beyond_restarts: AtomicBool::new(false),
             event_logger,
         }
     }
@@ -163,7 +164,7 @@ impl HealthCheck for Controller {
 
     fn check(&self) -> Result<(), String> {
         match self.phase() {
-            Phase::Failed(why) if !self.is_misconfigured.load(Ordering::Relaxed) => Err(why),
+            Phase::Failed(why) if !self.is_beyond_restarts.load(Ordering::Relaxed) => Err(why),
             _ => Ok(()),
         }
     }
@@ -259,12 +260,12 @@ async fn run_once(
         }
         Err(error) => {
             tracing::error!(controller = name, %error, "did not start, it will be tried again");
-            controller.is_misconfigured.store(matches!(error, StartError::Invalid(_)), Ordering::Relaxed);
+            controller.is_beyond_restarts.store(true, Ordering::Relaxed);
             controller.set(Phase::Failed(error.to_string()));
             return (wait_out(RESTART.next(failures), wishes, shutdown).await, Stop::Finished);
         }
     };
-    controller.is_misconfigured.store(false, Ordering::Relaxed);
+    controller.is_beyond_restarts.store(false, Ordering::Relaxed);
     *controller.running.write() = Parts {
         loops: instance.loops().to_vec(),
         watched: instance.watched().to_vec(),

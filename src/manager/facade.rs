@@ -153,6 +153,10 @@ impl Manager for Facade {
         self.0.leases.list()
     }
 
+    fn is_coordinated(&self) -> bool {
+        self.0.runtime.config.gates.enabled("CoordinatedLeaderElection")
+    }
+
     fn lease_policy(&self) -> LeasePolicyState {
         self.0.lease_policy.state()
     }

@@ -10,6 +10,7 @@
 //! process goes on (`terms`). Elections have a thread of their own, so that nothing here delays a renewal. Leaders and standbys alike announce themselves to each other (`replicas`). It decides
 //! nothing about objects.
 
+mod clock_offset;
 mod complete;
 mod controller;
 mod controllers;
@@ -198,6 +199,8 @@ async fn follow(manager: &Completed) -> Infallible {
         &manager.health,
         || manager.event_logger.changed(),
     ));
+    let clock_offset =
+        manager.clock_offset.follow(|| manager.client_metrics.server_time(), &*manager.runtime.clock);
     tokio::join!(
         manager.leases.follow(tell),
         others,
@@ -206,7 +209,8 @@ async fn follow(manager: &Completed) -> Infallible {
         resources,
         authorities,
         node_cidrs,
-        lease_policy
+        lease_policy,
+        clock_offset
     );
     std::future::pending().await
 }

@@ -1,9 +1,10 @@
 //! Manifests and the chart in `deploy/`: what their flags may name, and what a patch may append.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use coxswain_controllers::registry::REGISTRY;
 use coxswain_machinery::options::TABLE;
 use serde::Deserialize as _;
 use serde_yaml_ng::Value;
@@ -115,6 +116,61 @@ fn orders_run_no_controller_of_a_manager_beside() {
         }
     }
     assert!(found > 1, "the overlay and the chart");
+}
+
+/// A token of another account in `kube-system`, such as that of a CSI driver, has rights that the manager lacks.
+#[test]
+fn manager_may_request_tokens_of_the_accounts_of_its_controllers_alone() {
+    let accounts: BTreeSet<&str> = REGISTRY
+        .iter()
+        .filter(|descriptor| descriptor.build.is_some())
+        .filter_map(|descriptor| descriptor.service_account)
+        .collect();
+    let mut complaints = Vec::new();
+    let mut rules = 0;
+    for (path, text) in files(&["yaml"]) {
+        for (_, rule) in
+            text.match_indices("resources: [serviceaccounts/token]").map(|(at, _)| text.split_at(at))
+        {
+            let rule = rule.split("verbs:").next().unwrap_or_default();
+            let named: BTreeSet<&str> =
+                rule.lines().filter_map(|line| line.trim().strip_prefix("- ")).collect();
+            if !rule.contains("resourceNames:") || named != accounts {
+                let differ: Vec<_> = named.symmetric_difference(&accounts).collect();
+                complaints
+                    .push(format!("{path}: the accounts of tokens differ from the registry in {differ:?}"));
+            }
+            rules += 1;
+        }
+    }
+    assert_eq!(rules, 2, "the overlay and the chart");
+    complain(&complaints);
+}
+
+/// A value such as `1e3` or `on` in a template becomes a number or a boolean unless it is quoted.
+#[test]
+fn chart_quotes_values_that_are_strings() {
+    const NOT_STRINGS: [&str; 2] = [".Values.replicas", ".Values.networkPolicy.toPorts"];
+    let mut complaints = Vec::new();
+    for (path, text) in files(&["yaml"]).into_iter().filter(|(path, _)| path.contains("/templates/")) {
+        let mut of_ports = false;
+        for line in text.lines() {
+            if line.contains("range ") || line.contains("end }}") {
+                of_ports = line.contains(NOT_STRINGS[1]);
+            }
+            // Names in the middle of a text, such as a URL, cannot become numbers.
+            let value = line.trim().trim_start_matches("- ");
+            let value = value.split_once(": ").map_or(value, |(_, value)| value);
+            let is_whole =
+                value.starts_with("{{ .") && value.ends_with("}}") || value.starts_with("{{ $.Values");
+            let is_exempt =
+                of_ports || value.contains("quote") || NOT_STRINGS.iter().any(|held| value.contains(held));
+            if is_whole && !is_exempt {
+                complaints.push(format!("{path}: {line}"));
+            }
+        }
+    }
+    complain(&complaints);
 }
 
 #[test]

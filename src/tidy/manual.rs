@@ -155,6 +155,7 @@ fn every_alert_has_a_page_with_the_facts_of_its_rule() {
     let mut pages = pages();
     let index = pages.remove("operations-alerts.md").expect("the list of alerts");
     let mut severities: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut delays: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let mut complaints = Vec::new();
     for rule in rules {
         let Some(alert) = rule["alert"].as_str() else { continue };
@@ -166,11 +167,23 @@ fn every_alert_has_a_page_with_the_facts_of_its_rule() {
         if !url.ends_with(&format!("/docs/{file}")) {
             complaints.push(format!("{alert}: runbook_url is {url}, not the page docs/{file}"));
         }
-        let fires = format!("| Fires | {} |", delay(rule["for"].as_str().unwrap_or("0m")));
-        for due in [&format!("# {alert}\n"), &fires, "| Impact | ", "## Check", "## Fix"] {
+        let delay = delay(rule["for"].as_str().unwrap_or("0m"));
+        let delays = delays.entry(alert).or_default();
+        // Linear: an alert has at most two rules.
+        if !delays.contains(&delay) {
+            delays.push(delay);
+        }
+        for due in [&format!("# {alert}\n"), "| Impact | ", "## Check", "## Fix"] {
             if !page.contains(due) {
                 complaints.push(format!("docs/{file} lacks {due:?}"));
             }
+        }
+    }
+    for (alert, delays) in &delays {
+        let delays: Vec<&str> = delays.iter().map(String::as_str).collect();
+        let file = format!("alerts/{}.md", alert.to_lowercase());
+        if !pages.get(&file).is_some_and(|page| page.contains(&format!("| Fires | {} |", delays.join(", ")))) {
+            complaints.push(format!("docs/{file}: the alert fires {}", delays.join(", ")));
         }
     }
     for (alert, severities) in &severities {

@@ -23,7 +23,7 @@ use coxswain_machinery::framework::{
 use coxswain_machinery::informer::{InformersConfig, ListWatch, Lister};
 use coxswain_machinery::model::plan::{Patch, Step, Verb, Write};
 use coxswain_machinery::model::{Failure, Key, Plan};
-use coxswain_machinery::serve::{HealthCheck, HealthRegistry, Probe, Unobserved};
+use coxswain_machinery::serve::{Detail, HealthCheck, HealthRegistry, Probe, Unobserved};
 use coxswain_machinery::telemetry::Registry;
 use coxswain_machinery::wire::{ListPage, Message};
 use futures::future::BoxFuture;
@@ -221,7 +221,7 @@ static STEADY: Descriptor = descriptor("steady-controller", |build| fragile(buil
 fn probed(controller: &Arc<Controller>) -> String {
     let health = HealthRegistry::new();
     health.add(Arc::clone(controller) as _);
-    let reports = Probe::ALL.map(|probe| health.report(probe, &[], true, &Unobserved));
+    let reports = Probe::ALL.map(|probe| health.report(probe, &[], Detail::Remarks, &Unobserved));
     assert!(reports.iter().all(|report| report.passed), "{reports:?}");
     reports[0].text.clone()
 }

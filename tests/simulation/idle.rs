@@ -145,22 +145,30 @@ fn populate(server: &Server, many: usize, few: usize) {
     }
 }
 
-/// Returns the number of objects that a controller checks periodically.
-fn objects(controller: &str, few: usize) -> usize {
-    match controller {
+/// Returns the number of requests that a read of a row takes for all objects that its controller checks periodically.
+fn requests(controller: &str, row: &str, few: usize) -> usize {
+    match (controller, row) {
         // One list for each namespace and resource.
-        "namespace-controller" => few * kinds::ALL.len(),
-        "horizontal-pod-autoscaler-controller" | "persistentvolume-binder-controller" => few,
+        ("namespace-controller", "content") => few * kinds::ALL.iter().filter(|kind| kind.namespaced).count(),
+        // /api and /apis.
+        ("namespace-controller", "discovery") => 2 * few,
+        (
+            "namespace-controller"
+            | "horizontal-pod-autoscaler-controller"
+            | "persistentvolume-binder-controller",
+            _,
+        ) => few,
         _ => 0,
     }
 }
 
 /// Returns the maximum number of reads of a controller in a time in which nothing changes, with `few` objects that it checks.
 fn allowed(controller: &str, few: usize, within: Duration) -> u64 {
-    let an_hour: u64 =
-        ALL.iter().filter(|row| row.controller == controller).map(|row| u64::from(row.idle_per_hour)).sum();
-    let in_time = (an_hour as f64 * within.as_secs_f64() / 3600.0).ceil() as u64;
-    in_time * objects(controller, few) as u64
+    let of_row = |an_hour: u32| (f64::from(an_hour) * within.as_secs_f64() / 3600.0).ceil() as u64;
+    ALL.iter()
+        .filter(|row| row.controller == controller)
+        .map(|row| of_row(row.idle_per_hour) * requests(controller, row.name, few) as u64)
+        .sum()
 }
 
 /// A planted bug: a controller reads an unchanged pod once a minute.

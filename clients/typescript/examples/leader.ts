@@ -11,4 +11,4 @@ const finder = new Finder({
 const follower = new Follower(finder);
 const answer = await follower.call(({ leader }, call) => leader.getLeader({}, call), { timeoutMs: 60_000 });
 console.log(answer.leader?.holderIdentity ?? "");
-process.exit();
+follower.close();

@@ -7,4 +7,4 @@ const { controllers } = await client.controllers.listControllers({});
 for (const { name, phase } of controllers) {
   console.log(name.padEnd(50), Phase[phase]);
 }
-process.exit();
+client.close();

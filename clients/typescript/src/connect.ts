@@ -1,7 +1,7 @@
 /** A connection to one replica. */
 
 import { createClient, type Client, type Interceptor, type Transport } from "@connectrpc/connect";
-import { createGrpcTransport } from "@connectrpc/connect-node";
+import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
 
 import { hasToken, type Options, readToken, RotatingContext } from "./credentials.js";
 import { ControllerService } from "./gen/coxswain/admin/v1/controllers_pb.js";
@@ -19,6 +19,8 @@ export interface AdminClient {
   readonly queues: Client<typeof QueueService>;
   /** For services that are not of this API: health, reflection. */
   readonly transport: Transport;
+  /** Ends the connection, and calls that are under way. An open connection keeps the process from ending for up to 15 minutes. */
+  close(): void;
 }
 
 /** Makes a client of the replica at `address` ("host:port"). The connection is made with the first call. */
@@ -32,21 +34,22 @@ export function connectRefusingNodes(address: string, options: Options): AdminCl
 }
 
 function connectBy(context: RotatingContext, address: string, options: Options): AdminClient {
-  const transport = createGrpcTransport({
-    baseUrl: `https://${address}`,
-    interceptors: hasToken(options) ? [bearer(() => readToken(options))] : [],
-    pingIntervalMs: 30_000,
-    nodeOptions: {
-      // Each connection asks for what the files say by then; options of TLS would be read once.
-      createConnection: (url) => context.open(url, "h2"),
-    },
-  });
+  const baseUrl = `https://${address}`;
+  const sessionManager = new Http2SessionManager(
+    baseUrl,
+    { pingIntervalMs: 30_000 },
+    // Each connection asks for what the files say by then; options of TLS would be read once.
+    { createConnection: (url: URL) => context.open(url, "h2") },
+  );
+  const interceptors = hasToken(options) ? [bearer(() => readToken(options))] : [];
+  const transport = createGrpcTransport({ baseUrl, interceptors, sessionManager });
   return {
     controllers: createClient(ControllerService, transport),
     events: createClient(EventService, transport),
     leader: createClient(LeaderService, transport),
     queues: createClient(QueueService, transport),
     transport,
+    close: () => sessionManager.abort(),
   };
 }
 

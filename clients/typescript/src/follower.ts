@@ -7,11 +7,16 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import { type CallOptions, Code, ConnectError } from "@connectrpc/connect";
 
 import { type AdminClient } from "./connect.js";
+import { type EventsRequest, Position } from "./events.js";
+import { type StreamEventsResponse } from "./gen/coxswain/admin/v1/events_pb.js";
 import { type StepDownRequestSchema, type StepDownResponse } from "./gen/coxswain/admin/v1/leader_pb.js";
 import { describe, type Finder, named, type Replica, type Replicas } from "./discovery.js";
 
 const DOMAIN = "admin.coxswain.dev";
 const NOT_LEADER = "NOT_LEADER";
+const EVENT_LOG_CHANGED = "EVENT_LOG_CHANGED";
+/** A stream that ends so has ended with its replica or its connection. */
+const LOST = new Set([Code.Unavailable, Code.Unknown, Code.Internal, Code.Canceled, Code.Aborted]);
 /** A replica that is there says sooner who leads. */
 const PROBE_MS = 5_000;
 /** An election takes seconds: the first pause is short, and each is twice as long as the one before. */
@@ -36,12 +41,27 @@ export class NoLeaderError extends Error {
 /** No replica answers. Nothing was sent, so it may be tried again. */
 class UnreachableError extends Error {}
 
+/** A client, and how many calls are on it: it is closed with the last of them once it is retired. */
+interface Session {
+  readonly client: AdminClient;
+  calls: number;
+  retired: boolean;
+}
+
+/** How a search ended, for those who waited for it. */
+interface Search {
+  error?: UnreachableError;
+}
+
 /** Follows the leader. It looks for nothing before the first call. */
 export class Follower {
   readonly #finder: Finder;
   readonly #attempts: number;
   readonly #pause: (milliseconds: number, signal?: AbortSignal) => Promise<void>;
-  #current: AdminClient | undefined;
+  #current: Session | undefined;
+  /** The search that is under way: whether others may have its error. */
+  #search: Promise<Search> | undefined;
+  #closed = false;
 
   constructor(finder: Finder, { attempts = 10, pause = wait }: FollowerOptions = {}) {
     this.#finder = finder;
@@ -112,7 +132,7 @@ export class Follower {
       }
       expectedLeaderIdentity = leader.holderIdentity;
       if (!leader.leading) {
-        this.#current = undefined;
+        this.#retire(this.#current);
         next = leader.adminAddress;
       }
     }
@@ -127,22 +147,153 @@ export class Follower {
     }
   }
 
+  /**
+   * Yields the answers of StreamEvents of the leader, for as long as they are read.
+   *
+   * When the stream ends with its replica, its connection or its age, or when a LeadershipChanged event shows that the replica no
+   * longer leads, the stream resumes at the leader: in the same log after the last event, and in the log of another replica with
+   * the events there that are newer than the last one. Each stream begins with a `started` answer, and `dropped` answers tell of
+   * gaps. Other errors are thrown as they are; `NoLeaderError` when no replica resumes the stream. `timeoutMs` bounds each search
+   * for the leader. With `replayOnly` it ends after the past.
+   */
+  async *followEvents(
+    request: EventsRequest = {},
+    { timeoutMs = 30_000, signal }: { timeoutMs?: number; signal?: AbortSignal } = {},
+  ): AsyncGenerator<StreamEventsResponse, void, undefined> {
+    const position = new Position(request, Date.now());
+    let longer = FIRST_PAUSE_MS;
+    for (let attempt = 1; ; attempt++) {
+      let lost: unknown;
+      try {
+        for await (const answer of this.#events(position, timeoutMs, signal)) {
+          attempt = 0;
+          longer = FIRST_PAUSE_MS;
+          if (!position.take(answer)) {
+            continue;
+          }
+          yield answer;
+          if (position.hasMoved(answer)) {
+            this.#retire(this.#current);
+            throw new UnreachableError("the replica no longer leads");
+          }
+        }
+        if (position.replayOnly) {
+          return;
+        }
+        lost = new UnreachableError("the replica has ended the stream");
+      } catch (error) {
+        signal?.throwIfAborted();
+        if (reason(error) === EVENT_LOG_CHANGED) {
+          position.forgetLog();
+        } else if (!(error instanceof UnreachableError) && !isLost(error)) {
+          throw error;
+        }
+        lost = error;
+      }
+      if (attempt >= this.#attempts) {
+        throw new NoLeaderError(`no leader in ${attempt} attempts: ${(lost as Error).message}`, { cause: lost });
+      }
+      await this.#pause(longer, signal);
+      longer = Math.min(2 * longer, LONGEST_PAUSE_MS);
+    }
+  }
+
+  /** One stream. A session on which it is lost is used no longer. */
+  async *#events(position: Position, timeoutMs: number, signal: AbortSignal | undefined): AsyncGenerator<StreamEventsResponse> {
+    const end = performance.now() + timeoutMs;
+    const options = (): CallOptions => ({ timeoutMs: Math.max(Math.ceil(end - performance.now()), 1), ...(signal && { signal }) });
+    const session = await this.#enter("", options);
+    try {
+      yield* session.client.events.streamEvents(position.request(), signal && { signal });
+      session.retired = true;
+    } catch (error) {
+      session.retired ||= isLost(error);
+      throw error;
+    } finally {
+      session.calls--;
+      if (session.retired) {
+        this.#retire(session);
+      }
+    }
+  }
+
+  /** Ends the connection, once the calls on it have ended. No call can be made afterwards. */
+  close(): void {
+    this.#closed = true;
+    this.#retire(this.#current);
+  }
+
+  #retire(session: Session | undefined): void {
+    if (session === undefined) {
+      return;
+    }
+    session.retired = true;
+    if (this.#current === session) {
+      this.#current = undefined;
+    }
+    if (session.calls === 0) {
+      session.client.close();
+    }
+  }
+
+  async #enter(next: string, options: () => CallOptions): Promise<Session> {
+    if (this.#closed) {
+      throw new Error("the follower is closed");
+    }
+    // However many calls find that the leader is gone, one of them looks for the next one.
+    while (this.#current === undefined && this.#search !== undefined) {
+      const { error } = await within(this.#search, options);
+      if (error !== undefined) {
+        throw error;
+      }
+      if (this.#closed) {
+        throw new Error("the follower is closed");
+      }
+    }
+    if (this.#current !== undefined) {
+      this.#current.calls++;
+      return this.#current;
+    }
+    let done = (_: Search): void => {};
+    this.#search = new Promise((resolve) => (done = resolve));
+    const search: Search = {};
+    try {
+      const found: Session = { client: await this.#find(next, options), calls: 1, retired: this.#closed };
+      if (!found.retired) {
+        this.#current = found;
+      }
+      return found;
+    } catch (error) {
+      // An error that comes of the time or the signal of this call is its own.
+      if (error instanceof UnreachableError && (options().timeoutMs ?? 0) > 1) {
+        search.error = error;
+      }
+      throw error;
+    } finally {
+      this.#search = undefined;
+      done(search);
+    }
+  }
+
   async #once<R>(
     call: (leader: AdminClient, options: CallOptions) => Promise<R>,
     next: string,
     options: () => CallOptions,
   ): Promise<R> {
-    const client = this.#current ?? (await this.#find(next, options));
-    this.#current = client;
+    const session = await this.#enter(next, options);
     try {
-      return await call(client, options());
+      return await call(session.client, options());
     } catch (error) {
       const lost = error instanceof ConnectError && error.code !== Code.DeadlineExceeded && AWAY.has(error.code);
-      // Another call may have found the next leader in the meantime.
-      if ((lost || leaderAddress(error) !== undefined) && this.#current === client) {
-        this.#current = undefined;
+      if (lost || leaderAddress(error) !== undefined) {
+        session.retired = true;
       }
       throw error;
+    } finally {
+      session.calls--;
+      if (session.retired) {
+        this.#retire(session);
+      }
     }
   }
 
@@ -170,6 +321,7 @@ export class Follower {
         try {
           leader = await probe(client, options());
         } catch (error) {
+          client.close();
           options().signal?.throwIfAborted();
           if (!(error instanceof ConnectError) || !AWAY.has(error.code)) {
             throw error;
@@ -180,6 +332,7 @@ export class Follower {
         if (leader.leading || leader.adminAddress === "" || leader.adminAddress === replica.address || hop > 0) {
           return client;
         }
+        client.close();
         replica = at(replicas, leader.adminAddress);
       }
     }
@@ -198,6 +351,21 @@ export class Follower {
 
 async function wait(milliseconds: number, signal?: AbortSignal): Promise<void> {
   await setTimeout(milliseconds, undefined, signal && { signal });
+}
+
+/** Waits for the search of another call, for as long as this one may last. */
+async function within(search: Promise<Search>, options: () => CallOptions): Promise<Search> {
+  const { timeoutMs, signal } = options();
+  const over = new AbortController();
+  const late = async (): Promise<Search> => {
+    await setTimeout(timeoutMs, undefined, { signal: signal ? AbortSignal.any([signal, over.signal]) : over.signal });
+    return { error: new UnreachableError("the time is over, and another call still looks for the leader") };
+  };
+  try {
+    return await Promise.race([search, late()]);
+  } finally {
+    over.abort();
+  }
 }
 
 /** The replica at an address that another one has named. */
@@ -225,11 +393,26 @@ function leaderAddress(error: unknown): string | undefined {
   if (!(error instanceof ConnectError) || error.code !== Code.FailedPrecondition) {
     return undefined;
   }
-  for (const detail of error.details) {
+  const info = infoOf(error);
+  return info?.reason === NOT_LEADER ? (info.metadata.get("leader_address") ?? "") : undefined;
+}
+
+/** The reason of an error of this API. */
+function reason(error: unknown): string | undefined {
+  return error instanceof ConnectError ? infoOf(error)?.reason : undefined;
+}
+
+function isLost(error: unknown): boolean {
+  return error instanceof ConnectError && LOST.has(error.code);
+}
+
+/** The ErrorInfo of an error of this API. */
+function infoOf({ details }: ConnectError): ReturnType<typeof errorInfo> | undefined {
+  for (const detail of details) {
     if ("type" in detail && detail.type === "google.rpc.ErrorInfo") {
-      const { reason, domain, metadata } = errorInfo(detail.value);
-      if (reason === NOT_LEADER && domain === DOMAIN) {
-        return metadata.get("leader_address") ?? "";
+      const info = errorInfo(detail.value);
+      if (info.domain === DOMAIN) {
+        return info;
       }
     }
   }

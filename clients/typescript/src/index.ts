@@ -19,6 +19,7 @@ export {
   type Replica,
   type Replicas,
 } from "./discovery.js";
+export type { EventsRequest } from "./events.js";
 export { Follower, type FollowerOptions, NoLeaderError } from "./follower.js";
 export * from "./gen/coxswain/admin/v1/controllers_pb.js";
 export * from "./gen/coxswain/admin/v1/events_pb.js";

@@ -68,6 +68,8 @@ export interface Serving {
   server: Http2SecureServer;
   /** Ends all connections. */
   drop(): void;
+  /** How many connections are open. */
+  open(): number;
 }
 
 export async function serve(
@@ -79,7 +81,10 @@ export async function serve(
   const handler = connectNodeAdapter({ routes: (router) => void routes(router, () => names.get("name") ?? "") });
   const server = createSecureServer(options, handler);
   const sessions = new Set<{ destroy(): void }>();
-  server.on("session", (session) => sessions.add(session));
+  server.on("session", (session) => {
+    sessions.add(session);
+    session.on("close", () => sessions.delete(session));
+  });
   server.on("secureConnection", (socket) => names.set("name", socket.getPeerCertificate().subject?.CN ?? ""));
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const drop = (): void => {
@@ -90,5 +95,5 @@ export async function serve(
     drop();
     server.close();
   });
-  return { address: `127.0.0.1:${(server.address() as AddressInfo).port}`, server, drop };
+  return { address: `127.0.0.1:${(server.address() as AddressInfo).port}`, server, drop, open: () => sessions.size };
 }

@@ -2,11 +2,14 @@ import assert from "node:assert/strict";
 import { createServer, type AddressInfo } from "node:net";
 import { test } from "node:test";
 
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { type Timestamp, timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { BinaryWriter } from "@bufbuild/protobuf/wire";
 import { type CallOptions, Code, ConnectError } from "@connectrpc/connect";
 
 import {
   type AdminClient,
+  EventService,
   Finder,
   type FinderOptions,
   Follower,
@@ -16,19 +19,28 @@ import {
   NoLeaderError,
   NotVouchedForError,
   QueueService,
+  type StreamEventsRequest,
+  type StreamEventsResponseSchema,
 } from "../src/index.js";
 import { Authority, serve } from "./fixtures.js";
 
 const authority = new Authority("authority");
 
 /** The ErrorInfo of a refusal. */
-function notLeader(address: string): Uint8Array {
-  const info = new BinaryWriter().uint32(10).string("NOT_LEADER").uint32(18).string("admin.coxswain.dev");
+function notLeader(address: string, reason = "NOT_LEADER"): Uint8Array {
+  const info = new BinaryWriter().uint32(10).string(reason).uint32(18).string("admin.coxswain.dev");
   if (address !== "") {
     info.uint32(26).fork().uint32(10).string("leader").uint32(18).string("b").join();
     info.uint32(26).fork().uint32(10).string("leader_address").uint32(18).string(address).join();
   }
   return info.finish();
+}
+
+type Past = { sequence: bigint; time: Timestamp; message: string };
+
+/** An event so many seconds from now. */
+function past(sequence: bigint, seconds: number, message: string): Past {
+  return { sequence, time: timestampFromMs(Date.now() + seconds * 1_000), message };
 }
 
 /** Replicas on loopback, one of which leads. */
@@ -39,6 +51,7 @@ class Fleet {
   known = true;
   addresses: string[] = [];
   calls: number[] = [];
+  open: (() => number)[] = [];
   listed = 0;
   /** The authority that their Leases announce. */
   announced = "";
@@ -47,11 +60,14 @@ class Fleet {
   /** The leaders that requests to step down were for, and how far leadership moves before such a request. */
   expected: string[] = [];
   moves = 0;
+  /** The logs of the replicas, and what was asked of them. */
+  events: Past[][] = [];
+  streams: string[] = [];
 
   static async start(size: number): Promise<Fleet> {
     const fleet = new Fleet();
     for (let index = 0; index < size; index++) {
-      const { address } = await serve(authority.issue("replica"), (router) => {
+      const { address, open } = await serve(authority.issue("replica"), (router) => {
         router.service(LeaderService, {
           getLeader: () => ({
             leader: {
@@ -68,14 +84,41 @@ class Fleet {
           },
         });
         router.service(QueueService, { syncObject: () => fleet.sync(index) });
+        router.service(EventService, { streamEvents: (request) => fleet.stream(index, request) });
       });
       fleet.addresses.push(address);
+      fleet.open.push(open);
     }
     return fleet;
   }
 
   get address(): string {
     return this.known ? (this.addresses[this.leader] ?? "") : "";
+  }
+
+  /** Sends the past of the replica's log, and then the replica is lost. */
+  async *stream(index: number, { logId, start }: StreamEventsRequest): AsyncGenerator<MessageInitShape<typeof StreamEventsResponseSchema>> {
+    const since = start.case === "sinceSequence" ? start.value : 0n;
+    this.streams.push(`${index} "${logId}" ${since}`);
+    const events = [...(this.events[index] ?? [])];
+    if (logId !== "" && logId !== `log-${index}`) {
+      const refusal = new ConnectError("another log", Code.FailedPrecondition);
+      refusal.details.push({ type: "google.rpc.ErrorInfo", value: notLeader("", "EVENT_LOG_CHANGED") });
+      throw refusal;
+    }
+    yield { item: { case: "started", value: { logId: `log-${index}` } } };
+    for (const event of events) {
+      if (event.sequence <= since) {
+        continue;
+      }
+      if (event.message === "dropped") {
+        yield { item: { case: "dropped", value: { count: 1n, firstSequence: event.sequence, lastSequence: event.sequence } } };
+      } else {
+        yield { item: { case: "event", value: event } };
+      }
+    }
+    yield { item: { case: "replayFinished", value: { sequence: events.at(-1)?.sequence ?? 0n } } };
+    throw new ConnectError("lost", Code.Unavailable);
   }
 
   sync(index: number): object {
@@ -134,6 +177,52 @@ test("the leader is followed to where it is", async () => {
   assert.deepEqual(pauses, []);
 });
 
+test("of many calls one looks for the leader, and each has its own time", async () => {
+  const fleet = await Fleet.start(2);
+  const { follower } = fleet.follow();
+  await Promise.all(Array.from({ length: 100 }, () => follower.call(reconcile)));
+  assert.deepEqual([fleet.listed, fleet.asked().length], [1, 100]);
+  // A call that is aborted while it looks keeps no other call from the leader.
+  const { follower: another } = fleet.follow();
+  const given = new AbortController();
+  const first = another.call(reconcile, { signal: given.signal });
+  const others = [another.call(reconcile), another.call(reconcile)];
+  given.abort();
+  await assert.rejects(first);
+  await Promise.all(others);
+  assert.equal(fleet.asked().length, 2);
+  follower.close();
+  another.close();
+});
+
+test("events are followed across a failover", async () => {
+  const fleet = await Fleet.start(2);
+  fleet.events = [[past(1n, 1, "a"), past(2n, 2, "b")]];
+  const { follower } = fleet.follow();
+  const shown: string[] = [];
+  let replays = 0;
+  for await (const { item } of follower.followEvents()) {
+    if (item.case === "event") {
+      shown.push(item.value.message);
+    } else if (item.case === "dropped") {
+      shown.push(`${item.value.count} dropped`);
+    } else if (item.case === "replayFinished") {
+      replays++;
+      if (replays === 1) {
+        fleet.events[0]?.push(past(3n, 3, "dropped"), past(4n, 4, "c"));
+      } else if (replays === 2) {
+        fleet.leader = 1;
+        fleet.events[1] = [past(7n, 3, "of before"), past(8n, 9, "d")];
+      } else {
+        break;
+      }
+    }
+  }
+  follower.close();
+  assert.deepEqual(shown, ["a", "b", "1 dropped", "c", "d"]);
+  assert.deepEqual(fleet.streams, ['0 "" 0', '0 "log-0" 2', '1 "log-0" 4', '1 "" 0']);
+});
+
 test("step-down is for the leader that was found and is sent once", async () => {
   const fleet = await Fleet.start(3);
   const { follower } = fleet.follow();
@@ -160,6 +249,26 @@ test("who is named leads to the leader without Leases", async () => {
     await follower.call(reconcile);
   }
   assert.deepEqual(fleet.asked(), [1, 1, 0]);
+});
+
+test("a closed follower leaves no connection, whichever replicas it has asked", async () => {
+  const fleet = await Fleet.start(3);
+  const { follower } = fleet.follow();
+  for (const leader of [0, 2, 1]) {
+    fleet.leader = leader;
+    await follower.call(reconcile);
+  }
+  const connections = (): number => fleet.open.reduce((sum, open) => sum + open(), 0);
+  const settles = async (expected: number): Promise<void> => {
+    for (let tries = 0; connections() !== expected && tries < 200; tries++) {
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+    assert.equal(connections(), expected);
+  };
+  await settles(1);
+  follower.close();
+  await settles(0);
+  await assert.rejects(follower.call(reconcile), /the follower is closed/);
 });
 
 test("an election is waited for", async () => {

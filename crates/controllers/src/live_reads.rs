@@ -168,6 +168,10 @@ live_reads! {
         TAINTED_POD = ("pod", "GET pods", 0,
             "Before a pod is deleted whose last three writes were refused because the pod had changed.");
     }
+    "ttl-after-finished-controller" {
+        FINISHED_JOB = ("job", "GET jobs", 0,
+            "The delete of a Job whose time is over met a conflict.");
+    }
     "validatingadmissionpolicy-status-controller" {
         POLICY_DISCOVERY = ("discovery", "GET /api, /apis", 0,
             "A policy is checked, and the resources of the API are older than 30 seconds, or lack a kind.");

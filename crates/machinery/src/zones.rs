@@ -4,18 +4,24 @@
 //! system has none. Names are those of IANA, letter by letter.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 
 /// Where the process's own zone is when `TZ` is not set.
 const LOCAL_TIME: &str = "/etc/localtime";
 
+/// Where systems have zones.
+const DIRECTORIES: [&str; 4] =
+    ["/usr/share/zoneinfo", "/usr/share/lib/zoneinfo", "/usr/lib/locale/TZ", "/etc/zoneinfo"];
+
 /// Knows time zones. Cheap to clone.
 #[derive(Clone)]
 pub struct Zones {
     /// Asked in this order.
     databases: Vec<TimeZoneDatabase>,
+    /// Where zones are files that no database lists, such as `posix/Europe/Berlin`, asked last.
+    directories: Vec<PathBuf>,
     local: TimeZone,
 }
 
@@ -24,17 +30,19 @@ impl Zones {
     /// `ZONEINFO` a directory of zones that is asked first.
     pub fn system(variable: &dyn Fn(&str) -> Option<String>) -> Self {
         let of_directory = |path: String| TimeZoneDatabase::from_dir(path).ok();
-        let first = variable("ZONEINFO").and_then(of_directory);
+        let named = variable("ZONEINFO");
+        let directories = named.iter().map(String::as_str).chain(DIRECTORIES).map(PathBuf::from).collect();
+        let first = named.and_then(of_directory);
         let databases: Vec<_> =
             first.into_iter().chain([TimeZoneDatabase::from_env(), TimeZoneDatabase::bundled()]).collect();
-        let mut zones = Self { databases, local: TimeZone::UTC };
+        let mut zones = Self { databases, directories, local: TimeZone::UTC };
         zones.local = zones.local_by(variable("TZ").as_deref());
         zones
     }
 
     /// Those of the binary, and UTC as the process's own.
     pub fn bundled() -> Self {
-        Self { databases: vec![TimeZoneDatabase::bundled()], local: TimeZone::UTC }
+        Self { databases: vec![TimeZoneDatabase::bundled()], directories: Vec::new(), local: TimeZone::UTC }
     }
 
     /// The zone of this name; `None` for a name that nobody knows.
@@ -45,9 +53,19 @@ impl Zones {
             _ => {
                 let found = self.databases.iter().filter_map(|database| database.get(name).ok());
                 // Databases do not tell upper case from lower case.
-                found.into_iter().find(|zone| zone.iana_name() == Some(name))
+                let found = found.into_iter().find(|zone| zone.iana_name() == Some(name));
+                found.or_else(|| self.in_directories(name))
             }
         }
+    }
+
+    /// The zone in the file of this name, as Go finds zones. No name leads out of the directories.
+    fn in_directories(&self, name: &str) -> Option<TimeZone> {
+        if name.starts_with('/') || name.contains('\\') || name.contains("..") {
+            return None;
+        }
+        let mut files = self.directories.iter().map(|directory| directory.join(name));
+        files.find_map(|file| TimeZone::tzif(name, &std::fs::read(file).ok()?).ok())
     }
 
     /// The process's own zone.
@@ -92,6 +110,50 @@ mod tests {
         zone.to_offset(july).seconds() / 3600
     }
 
+    /// A file without transitions: one type of local time, an hour east.
+    fn hour_east() -> Vec<u8> {
+        let mut data = Vec::new();
+        for _ in 0..2 {
+            data.extend(b"TZif2");
+            data.extend([0; 15]);
+            for count in [0_u32, 0, 0, 0, 1, 4] {
+                data.extend(count.to_be_bytes());
+            }
+            data.extend(3600_i32.to_be_bytes());
+            data.extend([0, 0]);
+            data.extend(b"CET\0");
+        }
+        data.extend(b"\nCET-1\n");
+        data
+    }
+
+    #[test]
+    fn zones_that_are_files_alone_are_known_and_no_name_leads_elsewhere() {
+        let directory = tempfile::tempdir().unwrap();
+        let zones = directory.path().join("zones");
+        for place in ["posix/Test", "right"] {
+            std::fs::create_dir_all(zones.join(place)).unwrap();
+        }
+        for file in ["posix/Test/City", "right/City", "../outside"] {
+            std::fs::write(zones.join(file), hour_east()).unwrap();
+        }
+        std::fs::write(zones.join("right/text"), "no zone").unwrap();
+        let zones = Zones::system(&|name| (name == "ZONEINFO").then(|| zones.to_str().unwrap().to_owned()));
+        for (name, expected) in [
+            ("posix/Test/City", Some(1)),
+            ("right/City", Some(1)),
+            ("right/text", None),
+            ("posix/Test", None),
+            ("right/city", None),
+            ("../outside", None),
+            ("right/../right/City", None),
+        ] {
+            assert_eq!(zones.named(name).as_ref().map(hours), expected, "{name}");
+        }
+        let absolute = directory.path().join("outside");
+        assert!(zones.named(absolute.to_str().unwrap()).is_none());
+    }
+
     #[test]
     fn zones_are_known_without_any_file() {
         let zones = Zones::bundled();
@@ -117,20 +179,7 @@ mod tests {
     fn the_variable_names_the_processs_own_zone() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("zone");
-        // A file without transitions: one type of local time, an hour east.
-        let mut data = Vec::new();
-        for _ in 0..2 {
-            data.extend(b"TZif2");
-            data.extend([0; 15]);
-            for count in [0_u32, 0, 0, 0, 1, 4] {
-                data.extend(count.to_be_bytes());
-            }
-            data.extend(3600_i32.to_be_bytes());
-            data.extend([0, 0]);
-            data.extend(b"CET\0");
-        }
-        data.extend(b"\nCET-1\n");
-        std::fs::write(&file, data).unwrap();
+        std::fs::write(&file, hour_east()).unwrap();
         let path = file.to_str().unwrap();
         for (tz, expected) in [
             ("", 0),

@@ -58,6 +58,8 @@ pub struct OverrideProblem {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OverrideSet {
     entries: BTreeMap<String, Entry>,
+    /// Entries that replicas wrote for controllers that this version does not have: a newer version was rolled back.
+    unknown: BTreeMap<String, Entry>,
     problems: Vec<OverrideProblem>,
 }
 
@@ -82,6 +84,9 @@ impl OverrideSet {
                         message: error.to_string(),
                     },
                 }
+            } else if let Some(entry) = of_newer_version(name, value) {
+                set.unknown.insert(name.to_owned(), entry);
+                continue;
             } else {
                 let message = format!("there is no controller {name:?} (aliases don't count here)");
                 OverrideProblem { key: key.to_owned(), controller: String::new(), message }
@@ -99,6 +104,11 @@ impl OverrideSet {
     /// The entries by controller, whether or not they are in force.
     pub fn entries(&self) -> impl Iterator<Item = (&str, &Entry)> {
         self.entries.iter().map(|(name, entry)| (name.as_str(), entry))
+    }
+
+    /// The entries for controllers that only a newer version has. They have no effect, and stay as they are.
+    pub fn unknown(&self) -> impl Iterator<Item = (&str, &Entry)> {
+        self.unknown.iter().map(|(name, entry)| (name.as_str(), entry))
     }
 
     /// What has no effect, by key.
@@ -152,7 +162,8 @@ impl OverrideSet {
 
     /// The version of the next entry. Never goes back as long as the Lease lives.
     pub fn next_version(&self) -> u64 {
-        self.entries.values().map(|entry| entry.version).max().unwrap_or(0).saturating_add(1)
+        let all = self.entries.values().chain(self.unknown.values());
+        all.map(|entry| entry.version).max().unwrap_or(0).saturating_add(1)
     }
 
     /// When the next override ends by itself, after which [`Self::desired`] must be asked again.
@@ -188,6 +199,13 @@ impl OverrideSet {
         }
         set
     }
+}
+
+/// Returns the entry of an annotation whose controller this version does not have, if a replica of another version wrote it. Permanent
+/// names of controllers end in `-controller`; other names are aliases and slips of the hand.
+fn of_newer_version(name: &str, value: &str) -> Option<Entry> {
+    let entry = Entry::parse(&lossy_text(value)).ok()?;
+    (name.ends_with("-controller") && !entry.replica.is_empty()).then_some(entry)
 }
 
 fn ineffective(entry: &Entry, flags: FlagSelection) -> Option<&'static str> {

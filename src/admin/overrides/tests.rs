@@ -102,6 +102,30 @@ fn unknown_names_are_reported_and_foreign_annotations_are_not() {
 }
 
 #[test]
+fn overrides_for_controllers_of_a_newer_version_are_kept_and_are_no_problem() {
+    let order = entry(Order::Disabled, None, 9);
+    let by_hand = Entry { replica: String::new(), ..order.clone() };
+    let [order_text, hand_text] = [&order, &by_hand].map(|entry| entry.to_value().unwrap());
+    let newer = order_text.replace('}', r#","scope":{"namespaces":["a"]}}"#);
+    let known = |name: &str| name == "job-controller";
+    let key = |name: &str| format!("{ANNOTATION_PREFIX}{name}");
+    let parse = |name: &str, value: &str| OverrideSet::parse([(key(name).as_str(), value)], &known);
+    for value in [&order_text, &newer] {
+        let set = parse("later-controller", value);
+        assert_eq!(set.unknown().collect::<Vec<_>>(), [("later-controller", &order)]);
+        assert_eq!((set.problems().len(), set.entries().count(), set.next_version()), (0, 0, 10));
+    }
+    for (name, value) in [
+        ("later-controller", hand_text.as_str()),
+        ("job", order_text.as_str()),
+        ("later-controller", "rubbish"),
+    ] {
+        let set = parse(name, value);
+        assert_eq!((set.problems().len(), set.unknown().count()), (1, 0), "{name} {value}");
+    }
+}
+
+#[test]
 fn overrides_outrank_flags_as_long_as_they_last() {
     let set = set_of(&[
         ("a-controller", entry(Order::Disabled, Some(at(60)), 1)),

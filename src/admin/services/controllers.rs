@@ -69,6 +69,7 @@ impl ControllerService for Service {
             next_page_token: paged.next,
             total_size: paged.total as i32,
             invalid_overrides: invalid_overrides(manager),
+            flags_differ: self.0.differing_leader().is_some(),
         }))
     }
 
@@ -86,7 +87,8 @@ impl ControllerService for Service {
         let state = found.and_then(|found| manager.controller(found));
         let state = state.ok_or_else(|| no_controller(name, manager.names()))?;
         let controller = convert::controller(&state, &manager.overrides(), manager.now());
-        Ok(Response::new(proto::GetControllerResponse { controller: Some(controller) }))
+        let flags_differ = self.0.differing_leader().is_some();
+        Ok(Response::new(proto::GetControllerResponse { controller: Some(controller), flags_differ }))
     }
 
     async fn enable_controller(

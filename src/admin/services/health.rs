@@ -1,15 +1,16 @@
 //! `grpc.health.v1`: the server (the empty name), each service, each controller, and `leader`.
 //!
-//! A controller serves when it runs here and is well; `leader` when this replica leads.
+//! A controller serves when it runs here and is well; `leader` when this replica leads. The health of a controller is for callers with
+//! credentials: an attacker must not learn which controllers an override disables.
 
-use tonic::{Request, Response, Status};
+use tonic::{Extensions, Request, Response, Status};
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_server::Health;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
 use super::watch::{Feed, answers};
 use super::{Answers, Shared};
-use crate::admin::authorize::METHODS;
+use crate::admin::authorize::{METHODS, is_known, unauthenticated};
 use crate::admin::convert;
 use crate::admin::errors::{ErrorReply, Reason, Violations};
 use crate::admin::proto;
@@ -35,6 +36,17 @@ impl Shared {
         let (health, _) = convert::health(&state.phase, state.unhealthy.as_ref());
         Some(serving(health == proto::Health::Healthy))
     }
+
+    /// Returns the name of a request. A watch keeps it, so it must not be long.
+    fn asked_about(&self, request: HealthCheckRequest, caller: &Extensions) -> Result<String, Status> {
+        let mut violations = Violations::default();
+        validate::optional_name("service", &request.service, &mut violations);
+        violations.check()?;
+        if !is_known(caller) && resolve(&request.service, self.manager.names()).is_some() {
+            return Err(unauthenticated());
+        }
+        Ok(request.service)
+    }
 }
 
 #[tonic::async_trait]
@@ -45,7 +57,8 @@ impl Health for Service {
         &self,
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<HealthCheckResponse>, Status> {
-        let name = asked(request.into_inner())?;
+        let (_, caller, request) = request.into_parts();
+        let name = self.0.asked_about(request, &caller)?;
         let status = self.0.status_of(&name).ok_or_else(|| {
             let message = "there is no such service, nor controller; `leader` is the leadership";
             Status::from(ErrorReply::new(Reason::ServiceNotFound, message))
@@ -60,20 +73,12 @@ impl Health for Service {
         let (_, caller, request) = request.into_parts();
         let feed = HealthFeed {
             shared: self.0.clone(),
-            name: asked(request)?,
+            name: self.0.asked_about(request, &caller)?,
             changes: self.0.manager.changes(),
             sent: None,
         };
         Ok(Response::new(answers(&self.0, &caller, None, feed)?))
     }
-}
-
-/// What is asked about: anyone may ask, and a watch keeps the name.
-fn asked(request: HealthCheckRequest) -> Result<String, Status> {
-    let mut violations = Violations::default();
-    validate::optional_name("service", &request.service, &mut violations);
-    violations.check()?;
-    Ok(request.service)
 }
 
 struct HealthFeed {

@@ -128,6 +128,7 @@ impl LeaderService for Service {
         }
 
         let audit = Audit::begin(&user, &extensions, STEP_DOWN, shared.manager.identity(), &request.reason);
+        let audit = audit.with_terms(request.force, None);
         let (task, asked, by) = (shared.clone(), request.clone(), Arc::clone(&user));
         let carried_out = shared.carry_out(&by, MutationClass::StepDown, |caller| async move {
             let successor = Some(asked.successor_identity.as_str()).filter(|identity| !identity.is_empty());
@@ -206,12 +207,19 @@ impl Shared {
         let replicas = self.manager.replicas();
         let successor = request.successor_identity.as_str();
         if !successor.is_empty() {
+            if self.manager.is_coordinated() {
+                let message =
+                    "the API server chooses the leader (CoordinatedLeaderElection): name no successor";
+                return Err(ErrorReply::new(Reason::Setting, message).violates(successor, message).into());
+            }
             return may_succeed(successor, &replicas);
         }
-        if replicas.iter().any(|replica| replica.live && replica.identity != identity) {
+        // A kube-controller-manager that stands by announces itself nowhere.
+        if request.force || replicas.iter().any(|replica| replica.live && replica.identity != identity) {
             return Ok(());
         }
-        let message = "no other replica shows signs of life: nobody would lead";
+        let message = "no other live replica could take over leadership; set force if a kube-controller-manager \
+                       stands by";
         Err(ErrorReply::new(Reason::NoCandidate, message).into())
     }
 

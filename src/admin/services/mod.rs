@@ -221,21 +221,9 @@ impl Shared {
             .into())
     }
 
-    /// `Ok` unless another replica leads whose flags for controllers are known to differ from this replica's. The selection
-    /// of a replica of another version or of a kube-controller-manager is not known.
+    /// `Ok` unless another replica leads whose flags for controllers are known to differ from this replica's.
     fn must_select_as_the_leader(&self) -> Result<(), Status> {
-        let leases = self.manager.leases();
-        let Some(main) = leases.first().filter(|main| !main.leading) else { return Ok(()) };
-        let (holder, address) = self.leader(main);
-        let replicas = self.manager.replicas();
-        let selection = |identity: &str| {
-            let replica = replicas.iter().find(|replica| replica.identity == identity);
-            replica.map(|replica| replica.selection.as_str()).filter(|selection| !selection.is_empty())
-        };
-        match (selection(self.manager.identity()), selection(&holder)) {
-            (Some(ours), Some(leaders)) if ours != leaders => {}
-            _ => return Ok(()),
-        }
+        let Some((holder, address)) = self.differing_leader() else { return Ok(()) };
         let at = if address.is_empty() { String::new() } else { format!(" at {address}") };
         let message = format!(
             "--controllers or --admin-overrides of this replica differs from that of the leader {holder}: call the \
@@ -245,6 +233,21 @@ impl Shared {
             .with("leader", holder)
             .with("leader_address", address)
             .into())
+    }
+
+    /// Returns identity and address of the leader if it is another replica whose flags for controllers are known to differ from this
+    /// replica's. The selection of a replica of another version or of a kube-controller-manager is not known.
+    fn differing_leader(&self) -> Option<(String, String)> {
+        let leases = self.manager.leases();
+        let main = leases.first().filter(|main| !main.leading)?;
+        let (holder, address) = self.leader(main);
+        let replicas = self.manager.replicas();
+        let selection = |identity: &str| {
+            let replica = replicas.iter().find(|replica| replica.identity == identity);
+            replica.map(|replica| replica.selection.as_str()).filter(|selection| !selection.is_empty())
+        };
+        let differ = selection(self.manager.identity())? != selection(&holder)?;
+        differ.then_some((holder, address))
     }
 
     /// Identity and address of the holder of a Lease; empty if not known.

@@ -35,7 +35,9 @@ pub(super) fn with_controllers(command: Command) -> Command {
     let names = || PossibleValuesParser::new(REGISTRY.iter().map(|controller| controller.name));
     command.mut_subcommands(|subcommand| {
         let takes = match subcommand.get_name() {
-            "controllers" | "controller" | "enable" | "disable" | "reset" => "name",
+            "controllers" | "controller" | "enable" | "disable" | "reset" | "restart" | "check-left" => {
+                "name"
+            }
             "events" | "queues" | "sync" | "explain" => "controller",
             _ => return subcommand,
         };

@@ -55,6 +55,9 @@ pub(super) async fn run_show(matches: &ArgMatches, context: &Context) -> Result<
     let mut client = session.controllers();
     let answer =
         session.call(request, CALL, |request| async move { client.get_controller(request).await }).await?;
+    if answer.flags_differ {
+        context.screen.note(FLAGS_DIFFER);
+    }
     let controller = answer.controller.unwrap_or_default();
     let text = if format.is_object() {
         objects::document(format, "Controller", &controller)?
@@ -63,6 +66,8 @@ pub(super) async fn run_show(matches: &ArgMatches, context: &Context) -> Result<
     };
     context.screen.print(&text)
 }
+
+const FLAGS_DIFFER: &str = "warning: the flags of the replica that answered differ from the leader's, which decide; use --server to ask the leader";
 
 fn filter(matches: &ArgMatches) -> ControllerFilter {
     ControllerFilter {
@@ -90,6 +95,9 @@ pub(super) async fn run_list(matches: &ArgMatches, context: &Context) -> Result<
         return context.screen.print(&objects::document(format, "ListControllersResponse", &all)?);
     }
     complain(&all.invalid_overrides, context);
+    if all.flags_differ {
+        context.screen.note(FLAGS_DIFFER);
+    }
     if all.controllers.is_empty() {
         context.screen.note("no controller matches");
         return Ok(());
@@ -113,6 +121,7 @@ async fn fetch(filter: ControllerFilter, context: &Context) -> Result<ListContro
             .await?;
         all.controllers.extend(page.controllers);
         (all.total_size, all.invalid_overrides) = (page.total_size, page.invalid_overrides);
+        all.flags_differ |= page.flags_differ;
         all.next_page_token = page.next_page_token;
         if all.next_page_token.is_empty() {
             return Ok(all);

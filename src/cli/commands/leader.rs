@@ -28,6 +28,7 @@ pub(super) fn step_down() -> Command {
         .arg(valued("reason", "TEXT", "Reason to record with this change"))
         .arg(switch("wait", "Return once another replica leads"))
         .arg(switch("dry-run", "Check everything and change nothing"))
+        .arg(switch("force", "Step down without a live replica, as for a kube-controller-manager"))
         .arg(common::output("Form of the answer"))
 }
 
@@ -94,6 +95,7 @@ pub(super) async fn run_step_down(matches: &ArgMatches, context: &Context) -> Re
         expected_leader_identity: common::text(matches, "expected-leader"),
         wait: matches.get_flag("wait"),
         dry_run: matches.get_flag("dry-run"),
+        force: matches.get_flag("force"),
     };
     let limit = if request.wait { WAIT } else { CALL };
     let session = context.finder.connect(Whom::Leader).await?;

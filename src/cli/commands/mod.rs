@@ -1,5 +1,6 @@
 //! The commands: each file defines its arguments beside what is done with them.
 
+mod check_left;
 mod complete;
 mod completion;
 mod controllers;
@@ -8,6 +9,7 @@ mod flags_from;
 mod lasting;
 mod leader;
 mod queues;
+mod restart;
 mod sync;
 mod toggle;
 mod uninstall;
@@ -62,6 +64,7 @@ pub(super) fn command() -> Command {
             toggle::enable(),
             toggle::disable(),
             toggle::reset(),
+            restart::command(),
             events::command(),
             leader::show(),
             leader::step_down(),
@@ -70,6 +73,7 @@ pub(super) fn command() -> Command {
             sync::sync(),
             sync::explain(),
             flags_from::command(),
+            check_left::command(),
             uninstall::command(),
             completion::command(),
             version::command(),
@@ -102,6 +106,7 @@ pub(super) async fn run(
         "enable" => toggle::run_enable(matches, &context).await,
         "disable" => toggle::run_disable(matches, &context).await,
         "reset" => toggle::run_reset(matches, &context).await,
+        "restart" => restart::run(matches, &context).await,
         "events" => events::run(matches, &context).await,
         "leader" => leader::run_show(matches, &context).await,
         "step-down" => leader::run_step_down(matches, &context).await,
@@ -109,6 +114,7 @@ pub(super) async fn run(
         "queue" => queues::run_show(matches, &context).await,
         "sync" => sync::run_sync(matches, &context).await,
         "explain" => sync::run_explain(matches, &context).await,
+        "check-left" => check_left::run(matches, &context).await,
         "uninstall" => uninstall::run(matches, &context).await,
         other => Err(CliError::Usage(format!("there is no command {other}"))),
     }

@@ -54,14 +54,15 @@ pub(super) fn reset() -> Command {
 }
 
 /// What the commands take.
-struct Order {
-    names: Vec<String>,
-    reason: String,
-    lasting: Option<Duration>,
-    expected_version: Option<String>,
-    wait: bool,
-    dry_run: bool,
-    force: bool,
+#[derive(Clone)]
+pub(super) struct Order {
+    pub(super) names: Vec<String>,
+    pub(super) reason: String,
+    pub(super) lasting: Option<Duration>,
+    pub(super) expected_version: Option<String>,
+    pub(super) wait: bool,
+    pub(super) dry_run: bool,
+    pub(super) force: bool,
 }
 
 impl Order {
@@ -124,14 +125,14 @@ impl Order {
 
 /// Which of the commands.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Direction {
+pub(super) enum Direction {
     Enable,
     Disable,
     Reset,
 }
 
 /// The controllers concerned, and whether anything was changed.
-type Answer = (Vec<Controller>, bool);
+pub(super) type Answer = (Vec<Controller>, bool);
 
 pub(super) async fn run_enable(matches: &ArgMatches, context: &Context) -> Result<(), CliError> {
     run(Direction::Enable, matches, context).await
@@ -145,7 +146,13 @@ pub(super) async fn run_reset(matches: &ArgMatches, context: &Context) -> Result
     run(Direction::Reset, matches, context).await
 }
 
-async fn ask(session: &Session, order: &Order, direction: Direction, name: &str) -> Result<Answer, CliError> {
+/// Makes the call of a command for one name.
+pub(super) async fn ask(
+    session: &Session,
+    order: &Order,
+    direction: Direction,
+    name: &str,
+) -> Result<Answer, CliError> {
     let mut client = session.controllers();
     let limit = order.limit();
     match direction {

@@ -148,7 +148,8 @@ async fn list<T: DeserializeOwned>(
     Ok(items)
 }
 
-async fn pods(api: &ApiClient) -> Result<Vec<Pod>, ApiError> {
+/// Lists the pods of controller managers.
+pub(super) async fn pods(api: &ApiClient) -> Result<Vec<Pod>, ApiError> {
     list(api, &PODS, MANAGERS).await
 }
 

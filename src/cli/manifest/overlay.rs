@@ -18,7 +18,7 @@ const DEPLOYMENT: &str = include_str!("../../../deploy/kustomize/overlays/deploy
 /// Where the Deployment mounts the Secret with the cluster's keys.
 const KEYS: &str = "/etc/coxswain/keys";
 /// Volumes of the Deployment and of the overlays that extend it.
-const VOLUMES: [&str; 2] = ["keys", "serving"];
+const VOLUMES: [&str; 3] = ["keys", "serving", "tmp"];
 /// Flags that name files of the Secret, each with its key there and where kubeadm has the file.
 const SECRET_FILES: [(&str, &str, &str); 4] = [
     ("service-account-private-key-file", "sa.key", "/etc/kubernetes/pki/sa.key"),

@@ -20,6 +20,7 @@ use anstyle::{AnsiColor, Style};
 use parking_lot::Mutex;
 
 use super::error::CliError;
+use coxswain_machinery::wire::text::is_unprintable;
 
 /// The form that answers take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,14 +120,14 @@ impl Screen {
     }
 }
 
-/// The text without anything that a terminal would obey. What comes from afar may hold what others have written: a
-/// webhook's message, say.
+/// Returns the text with escapes for characters that a terminal obeys or that reorder the text around them. Answers may contain text of
+/// others, such as the message of a webhook.
 pub(super) fn clean(text: &str) -> String {
     let mut cleaned = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {
             '\n' | '\t' => cleaned.push(' '),
-            letter if letter.is_control() => cleaned.extend(letter.escape_default()),
+            letter if is_unprintable(letter) => cleaned.extend(letter.escape_default()),
             letter => cleaned.push(letter),
         }
     }

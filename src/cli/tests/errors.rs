@@ -70,6 +70,7 @@ fn details_become_lines() {
     assert!(text(Status::unimplemented("what?")).contains("is this a Coxswain manager"));
     // Nothing that comes from afar moves the cursor.
     assert_eq!(text(Status::internal("a\u{1b}[2Jb\nc")), "a\\u{1b}[2Jb c (INTERNAL)");
+    assert_eq!(text(Status::internal("a\u{202e}b é\u{200d}")), "a\\u{202e}b é\u{200d} (INTERNAL)");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod discovery;
 mod errors;
+mod left;
 mod output;
 mod parsing;
 mod pod_network;

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::server::*;
 use crate::admin::manager::Phase;
+use crate::admin::overrides::Order;
 use crate::admin::testing::fake::{ME, OTHER};
 use crate::cli::error::Exit;
 
@@ -84,6 +85,41 @@ async fn controllers_are_switched() {
 }
 
 #[tokio::test]
+async fn a_controller_is_restarted_by_an_override_that_ends_at_once() {
+    let replica = Replica::start().await;
+    let name = "deployment-controller";
+    let disabled = || {
+        replica.manager.state.lock().overrides.entry(name).is_some_and(|entry| entry.order == Order::Disabled)
+    };
+    let obey = async {
+        for (wanted, phase) in [(true, Phase::Disabled), (false, Phase::Running)] {
+            while disabled() != wanted {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+            replica.manager.set_phase(name, phase);
+        }
+    };
+    let line = ["restart", "deployment", "--reason", "a reconcile hangs"];
+    let (ran, ()) = tokio::join!(replica.run(&line), obey);
+    assert_eq!((ran.exit, ran.out.as_str()), (Exit::Done, "deployment-controller restarted\n"), "{ran:?}");
+    assert_eq!(replica.manager.state.lock().writes, 2);
+    let shown = json_of(&replica.run(&["controller", "deployment", "-o", "json"]).await);
+    assert_eq!(
+        (&shown["desired"]["enabled"], &shown["desired"]["source"]),
+        (&json!(true), &json!("DESIRED_SOURCE_DEFAULT"))
+    );
+
+    for (order, expected) in [("enable", "an override is in force"), ("disable", "an override is in force")] {
+        assert_eq!(replica.run(&[order, "deployment"]).await.exit, Exit::Done);
+        let refused = replica.run(&["restart", "deployment"]).await;
+        assert!(refused.exit == Exit::Refused && refused.err.contains(expected), "{refused:?}");
+    }
+    let off = replica.run(&["restart", "token-cleaner-controller"]).await;
+    assert!(off.exit == Exit::Refused && off.err.contains("the flags do not select it"), "{off:?}");
+    assert_eq!(replica.run(&["restart", "nothing"]).await.exit, Exit::NotFound);
+}
+
+#[tokio::test]
 async fn one_wrong_name_does_not_stop_the_others() {
     let replica = Replica::start().await;
     let ran = replica.run(&["disable", "deployment", "nothing", "serviceaccount-token", "replicaset"]).await;
@@ -129,6 +165,8 @@ async fn queues_objects_and_leadership() {
     assert_eq!(replica.run(&["leader", "--lease", "kube-system/none"]).await.exit, Exit::NotFound);
     let wrong = replica.run(&["step-down", "--expected-leader", OTHER]).await;
     assert_eq!(wrong.exit, Exit::Refused);
+    let ran = replica.run(&["step-down", "--force", "--dry-run"]).await;
+    assert_eq!(ran.out, "node-a_1 would step down (dry run)\n", "{ran:?}");
     let ran = replica.run(&["step-down", "--to", OTHER, "--reason", "upgrade"]).await;
     assert_eq!(ran.out, "node-a_1 steps down; nobody else leads yet\n", "{ran:?}");
     assert_eq!(replica.manager.state.lock().stepped_down, [Some(OTHER.to_owned())]);

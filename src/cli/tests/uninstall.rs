@@ -138,14 +138,15 @@ fn uninstall_deletes_the_leases_of_ended_replicas_of_its_group_alone() {
         uids.map(|uid| uid.trim_start_matches("uid of ").to_owned()).collect()
     };
     let found = remains(&before, &now, &main);
-    assert_eq!(
-        (identities(&found), found.live),
-        (vec!["dead_1".to_owned(), String::new()], vec!["static_2"])
-    );
+    assert_eq!((identities(&found), found.live), (vec!["dead_1".to_owned()], vec!["static_2"]));
 
     let group = MainLease { name: "coxswain-b".to_owned(), ..main };
     let found = remains(&before, &now, &group);
-    assert_eq!((identities(&found), found.live.len()), (vec!["foreign_3".to_owned(), String::new()], 0));
+    assert_eq!((identities(&found), found.live.len()), (vec!["foreign_3".to_owned()], 0));
+    // A released Lease names no group. Only the last group deletes it.
+    let alone = [lease("dead_1", 0, None), lease("", 0, None)];
+    let found = remains(&alone, &alone, &MainLease::default());
+    assert_eq!((identities(&found), found.live.len()), (vec!["dead_1".to_owned(), String::new()], 0));
     // A replica that was not there before has just started.
     assert_eq!(remains(&[], &now, &group).live, ["foreign_3"]);
 }

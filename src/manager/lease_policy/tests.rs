@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::*;
 use coxswain_machinery::client::{BoxError, HttpService};
-use coxswain_machinery::serve::{Probe, Unobserved};
+use coxswain_machinery::serve::{Detail, Probe, Unobserved};
 use coxswain_machinery::telemetry::encode_text;
 
 /// Policy and binding of the manifest, with the defaults of a real API server.
@@ -108,7 +108,7 @@ async fn leader_reports_a_missing_policy_on_its_health_page_in_a_metric_and_in_i
     let sender = latest::Sender::<Leadership>::default();
     let changes = AtomicUsize::new(0);
     let reported = || {
-        let page = health.report(Probe::Healthz, &[], true, &Unobserved);
+        let page = health.report(Probe::Healthz, &[], Detail::Remarks, &Unobserved);
         assert!(page.passed, "it fails no probe");
         let text = encode_text(&metrics);
         let metric = text.lines().find_map(|line| line.strip_prefix("coxswain_lease_policy_in_force "));
@@ -171,7 +171,7 @@ async fn leader_that_may_not_read_the_policy_has_a_health_remark() {
     let policy = LeasePolicy::register(&Registry::new()).unwrap();
     let sender = latest::Sender::<Leadership>::default();
     let remark = || {
-        let page = health.report(Probe::Healthz, &[], true, &Unobserved);
+        let page = health.report(Probe::Healthz, &[], Detail::Remarks, &Unobserved);
         assert!(page.passed, "it fails no probe");
         let remark = page.text.lines().find_map(|line| line.strip_prefix("[+]leasePolicy ok, "));
         (policy.state(), remark.map(str::to_owned))

@@ -12,7 +12,7 @@ use coxswain_machinery::client::ApiClient;
 use coxswain_machinery::election::{Leadership, Record};
 use coxswain_machinery::latest;
 use coxswain_machinery::options::Config;
-use coxswain_machinery::serve::{HealthRegistry, Probe, Unobserved};
+use coxswain_machinery::serve::{Detail, HealthRegistry, Probe, Unobserved};
 
 #[test]
 fn allocation_is_missed_where_the_allocator_is_selected_and_its_flag_is_off() {
@@ -50,7 +50,7 @@ async fn health_after(transitions: i32, with_cidr: bool) -> String {
     let warning = timeout(Duration::from_secs(4), warn_at_takeover(sender.subscribe(), &client, &health));
     let (ended, ()) = tokio::join!(warning, taking);
     assert_eq!(ended.is_ok(), transitions > 0, "it ends when it is known");
-    health.report(Probe::Healthz, &[], true, &Unobserved).text
+    health.report(Probe::Healthz, &[], Detail::Remarks, &Unobserved).text
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -14,7 +15,7 @@ use coxswain_controllers::registry::REGISTRY;
 use coxswain_machinery::framework::{BuildError, DefaultState, Descriptor, Phase, Stop};
 use coxswain_machinery::model::clock::SystemClock;
 use coxswain_machinery::options::Flags;
-use coxswain_machinery::serve::{HealthCheck as _, Probe, Unobserved};
+use coxswain_machinery::serve::{Detail, HealthCheck as _, Probe, Unobserved};
 
 const TOKENS: &str = "serviceaccount-token-controller";
 
@@ -40,7 +41,7 @@ async fn caches_that_stay_unfilled_hold_up_no_other_controller_and_show_in_healt
     );
     assert!(report.text.contains("GET "), "{report:?}");
     for probe in Probe::ALL {
-        let report = manager.health.report(probe, &[], true, &Unobserved);
+        let report = manager.health.report(probe, &[], Detail::Remarks, &Unobserved);
         let line = format!("[+]{TOKENS} ok, degraded: reason withheld\n");
         assert!(report.text.contains(&line), "{report:?}");
     }
@@ -67,7 +68,7 @@ async fn controllers_start_after_one_to_two_start_intervals_all_at_the_same_time
     let others: Vec<_> = all.iter().copied().filter(|name| *name != TOKENS).collect();
     assert_eq!(waiting(), others);
     // Controllers that wait have a health check, which passes.
-    let report = manager.health.report(Probe::Healthz, &[], true, &Unobserved);
+    let report = manager.health.report(Probe::Healthz, &[], Detail::Remarks, &Unobserved);
     for name in &others {
         assert!(report.text.contains(&format!("[+]{name} ok\n")), "{name}: {report:?}");
     }
@@ -147,6 +148,38 @@ async fn lead(
     tasks.spawn(supervise(Arc::clone(&controller), Arc::clone(&manager.runtime), grace, stop.clone()));
     controller.wish(|wish| wish.lead = true);
     (controller, tasks, stop)
+}
+
+/// Answers each connection with 403.
+fn refuse(server: &TcpListener) -> JoinSet<()> {
+    const ANSWER: &[u8] = b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    let server = server.try_clone().unwrap();
+    server.set_nonblocking(true).unwrap();
+    let server = tokio::net::TcpListener::from_std(server).unwrap();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        while let Ok((mut connection, _)) = server.accept().await {
+            // A client that hangs up gets no answer.
+            if connection.read(&mut [0; 4096]).await.is_ok() {
+                let _ = connection.write_all(ANSWER).await;
+            }
+        }
+    });
+    tasks
+}
+
+#[tokio::test]
+async fn controller_that_may_not_discover_is_degraded_and_fails_no_probe() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let _answers = refuse(&server);
+    let (controller, tasks, stop) = lead(&DISCOVERED, &server).await;
+    let mut phases = controller.phases();
+    let failed = phases.wait_for(|phase| matches!(phase, Phase::Failed(_)));
+    timeout(Duration::from_secs(30), failed).await.unwrap().unwrap();
+    assert_eq!(controller.check(), Ok(()));
+    assert!(controller.degraded().is_some_and(|why| why.starts_with("discovery: ")));
+    stop.cancel();
+    tasks.join_all().await;
 }
 
 #[tokio::test(start_paused = true)]

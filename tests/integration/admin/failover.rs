@@ -68,6 +68,24 @@ pub(super) async fn in_phase(admin: &Admin, controller: &str, phase: Phase) -> p
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn leader_steps_down_by_force_for_a_kube_controller_manager() {
+    let _turn = turn().await;
+    let plane = ControlPlane::start(&bare());
+    let ours = plane.coxswain("replica-a", ELECTION);
+    let admin = Admin::master(&plane, &ours);
+    until("it to lead", LIMIT, || admin.leads(), |leads| *leads == Some(true)).await;
+    let go = plane.go_manager("go", ELECTION);
+    let refused = admin.leader().step_down(proto::StepDownRequest::default()).await.expect_err("no replica");
+    assert_eq!(reason(&refused), "NO_CANDIDATE");
+    let request = proto::StepDownRequest { force: true, wait: true, ..Default::default() };
+    let leader =
+        admin.leader().step_down(request).await.expect("done").into_inner().leader.expect("a leader");
+    assert!(!leader.leading && leader.admin_address.is_empty(), "{leader:?}");
+    assert_ne!(leader.holder_identity, leader.replica_identity);
+    drop(go);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_override_made_on_a_standby_holds_on_the_leader_and_on_the_next_one() {
     let _turn = turn().await;
     let plane = ControlPlane::start(&bare());
@@ -99,10 +117,12 @@ async fn an_override_made_on_a_standby_holds_on_the_leader_and_on_the_next_one()
     let order = desired.r#override.expect("an override");
     assert_eq!((order.user.as_str(), order.reason.as_str()), ("operator", "until the morning"));
     in_phase(&on_standby, DEPLOYMENT, Phase::Disabled).await;
-    // Nobody forgets it who looks at the health page.
-    let page = leader.page(Caller::Anonymous, "/healthz?verbose").await;
-    let line = format!("[+]{DEPLOYMENT} ok, disabled by an override\n");
-    assert!(page.status == 200 && page.text.contains(&line), "{}", page.text);
+    // The health page shows it to callers with credentials alone.
+    for (caller, remark) in [(Caller::Admin, ", disabled by an override"), (Caller::Anonymous, "")] {
+        let page = leader.page(caller, "/healthz?verbose").await;
+        let line = format!("[+]{DEPLOYMENT} ok{remark}\n");
+        assert!(page.status == 200 && page.text.contains(&line), "{}", page.text);
+    }
 
     // And one that ends by itself when another replica leads.
     let request = proto::DisableControllerRequest {

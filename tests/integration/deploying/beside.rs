@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::chart::{deployment, render};
 use super::flags::flags;
@@ -174,7 +174,9 @@ fn no_controller_is_in_both_lists() {
 fn beside_needs_no_private_key() {
     let rendered = render("beside");
     let spec = deployment(&rendered);
-    assert_eq!((&spec["volumes"], &spec["containers"][0]["volumeMounts"]), (&Value::Null, &Value::Null));
+    let tmp = json!([{ "name": "tmp", "emptyDir": { "medium": "Memory", "sizeLimit": "64Mi" } }]);
+    let mounts = json!([{ "name": "tmp", "mountPath": "/tmp" }]);
+    assert_eq!((&spec["volumes"], &spec["containers"][0]["volumeMounts"]), (&tmp, &mounts));
     let flags = flags(&spec["containers"][0]["args"]);
     assert!(flags.iter().all(|(_, value)| !value.starts_with('/')), "{flags:?}");
     let role = &rendered[r#""ClusterRole"/"coxswain""#]["rules"];

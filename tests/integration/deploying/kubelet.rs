@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::Ipv4Addr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -195,7 +196,8 @@ impl<'a> Kubelet<'a> {
         for mount in container["volumeMounts"].as_array().into_iter().flatten() {
             let from = self.volume(pod, mount["name"].as_str().expect("a name"));
             let to = mount["mountPath"].as_str().expect("a path");
-            args.extend(["--mount".to_owned(), format!("{}:{to}", from.display())]);
+            let mode = if mount["readOnly"] == true { "ro" } else { "rw" };
+            args.extend(["--mount".to_owned(), format!("{}:{to}:{mode}", from.display())]);
         }
         // The image's own entry point, unless the pod names a program, which then is on the image's path.
         args.extend(["--".to_owned(), "/usr/local/bin/coxswain".to_owned()]);
@@ -219,6 +221,10 @@ impl<'a> Kubelet<'a> {
         }
         let dir = self.dir.path().join(pod["metadata"]["uid"].as_str().expect("a UID")).join(name);
         fs::create_dir_all(&dir).expect("a directory");
+        if volume["emptyDir"].is_object() {
+            fs::set_permissions(&dir, fs::Permissions::from_mode(0o777)).expect("permissions");
+            return dir;
+        }
         if let Some(secret) = volume["secret"]["secretName"].as_str() {
             let secret = self.get(&["secret", secret]);
             for (key, value) in secret["data"].as_object().expect("data") {

@@ -75,7 +75,33 @@ fn release(from: &Path, to: &Path) -> BTreeMap<String, Vec<u8>> {
     assert!(output.status.success(), "{}", said(&output));
     let files = fs::read_dir(to).expect("a directory").flatten();
     let name = |entry: &fs::DirEntry| entry.file_name().into_string().expect("text");
-    files.map(|entry| (name(&entry), fs::read(entry.path()).expect("a file"))).collect()
+    // The mark of a directory that is made anew.
+    files
+        .filter(|entry| name(entry) != ".coxswain-dist")
+        .map(|entry| (name(&entry), fs::read(entry.path()).expect("a file")))
+        .collect()
+}
+
+/// `OUT=$HOME make image` removes nothing.
+#[test]
+fn directory_with_other_files_is_not_removed_for_a_build() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let other = dir.path().join("file");
+    let empty = || {
+        let script = Command::new(file("scripts/empty.sh")).arg(dir.path()).arg("oci-layout").output();
+        script.expect("bash")
+    };
+    assert!(empty().status.success(), "an empty directory");
+    fs::write(&other, "mine").expect("written");
+    let refused = empty();
+    assert!(!refused.status.success() && other.exists(), "{}", said(&refused));
+    fs::write(dir.path().join("oci-layout"), "{}").expect("written");
+    assert!(empty().status.success());
+    assert_eq!(fs::read_dir(dir.path()).expect("a directory").count(), 0);
+    for path in ["scripts/image.sh", "scripts/dist.sh"] {
+        let text = fs::read_to_string(file(path)).expect("a script");
+        assert!(text.contains("scripts/empty.sh \"$out\"") && !text.contains("rm -rf \"$out\""), "{path}");
+    }
 }
 
 /// The manifest of a plugin, with the fields that krew knows.

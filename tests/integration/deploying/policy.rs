@@ -142,7 +142,7 @@ async fn assert_reported(plane: &ControlPlane, expected: LeasePolicy, remark: Op
         let answer = admin.leader().get_leader(proto::GetLeaderRequest::default()).await;
         let leader = answer.expect("an answer").into_inner().leader.unwrap_or_default();
         let metrics = manager.page(Caller::Admin, "/metrics").await;
-        let health = manager.page(Caller::Anonymous, "/healthz?verbose").await.text;
+        let health = manager.page(Caller::Admin, "/healthz?verbose").await.text;
         let line = health.lines().find_map(|line| line.strip_prefix("[+]leasePolicy ok, "));
         (leader.lease_policy(), metrics.metric("coxswain_lease_policy_in_force"), line.map(str::to_owned))
     };

@@ -36,8 +36,8 @@ const RECOVERY: Duration = Duration::from_mins(23);
 const AFTER_CHANGE: Duration = Duration::from_mins(2);
 /// Tries that the queue's backoff allows in [`WINDOW`]: 5 ms, doubled with each try.
 const TRIES: u64 = 18;
-/// How often a write is repeated that met a conflict its plan tolerates.
-const AFTER_CONFLICT: Duration = Duration::from_secs(10);
+/// Tries in [`WINDOW`] of a write that meets a conflict each time, which its plan tolerates: after 10 seconds, doubled with each try.
+const TRIES_AFTER_CONFLICT: u64 = 7;
 /// A controller whose next pass is later than this is not waited for.
 const LONGEST_PERIOD: Duration = Duration::from_hours(1);
 /// When objects are changed for rows that ask for that.
@@ -281,7 +281,7 @@ impl Cell {
         let by_period = if self.row.period.is_zero() { 0 } else { times(self.row.period) };
         let by_answer = match self.fault {
             Fault::TooManyRequests => times(Duration::from_secs(u64::from(RETRY_AFTER))),
-            Fault::Conflict => times(AFTER_CONFLICT),
+            Fault::Conflict => TRIES_AFTER_CONFLICT,
             _ => 0,
         };
         (TRIES + by_period + by_answer) * self.row.writes_per_pass
@@ -310,8 +310,17 @@ impl Cell {
             return;
         }
         let [first, victim] = [FIRST, VICTIM].map(|tag| self.census.lock().of(tag));
-        if first != victim && Wait::of(row.recreates, *fault).is_none() {
-            complaints.push(format!("objects were made more than once: {victim:?} instead of {first:?}"));
+        match Wait::of(row.recreates, *fault) {
+            None if first != victim => {
+                complaints.push(format!("objects were made more than once: {victim:?} instead of {first:?}"));
+            }
+            Some(wait) if first == victim => {
+                complaints.push(format!(
+                    "no object was made more than once, although the row says: {}",
+                    wait.reason
+                ));
+            }
+            _ => {}
         }
     }
 }

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from datetime import datetime, timezone
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -14,12 +16,16 @@ from google.protobuf.message import DecodeError
 
 from coxswain.admin.connection import Client
 from coxswain.admin.discovery import Finder, NotVouchedFor
-from coxswain.admin.v1 import leader_pb2
+from coxswain.admin.events import Position
+from coxswain.admin.v1 import events_pb2, leader_pb2
 
 R = TypeVar("R")
 
 _DOMAIN = "admin.coxswain.dev"
 _NOT_LEADER = "NOT_LEADER"
+_EVENT_LOG_CHANGED = "EVENT_LOG_CHANGED"
+# A stream that ends so has ended with its replica or its connection.
+_LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL, grpc.StatusCode.CANCELLED)
 # A replica that is there says sooner who leads.
 _PROBE_SECONDS = 5.0
 # An election takes seconds: the first pause is short, and each is twice as long as the one before.
@@ -43,6 +49,14 @@ class _Session:
         self.retired = False
 
 
+class _Search:
+    """A search for the leader that is under way until `done`, and what others may have of it then."""
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self.error: _Unreachable | None = None
+
+
 class Follower:
     """Follows the leader. It is for many threads at once, and looks for nothing before the first call.
 
@@ -54,6 +68,7 @@ class Follower:
         self._attempts = attempts
         self._lock = threading.Lock()
         self._current: _Session | None = None
+        self._search: _Search | None = None
         self._closed = False
         # A test does not wait.
         self._pause: Callable[[float], None] = time.sleep
@@ -116,6 +131,68 @@ class Follower:
         except _Unreachable as error:
             raise NoLeader(str(error)) from error
 
+    def follow_events(
+        self, request: events_pb2.StreamEventsRequest | None = None, timeout: float = 30.0
+    ) -> Iterator[events_pb2.StreamEventsResponse]:
+        """Yields the answers of StreamEvents of the leader, for as long as they are read.
+
+        When the stream ends with its replica, its connection or its age, or when a LeadershipChanged event shows that the
+        replica no longer leads, the stream resumes at the leader: in the same log after the last event, and in the log of
+        another replica with the events there that are newer than the last one. Each stream begins with a `started`
+        answer, and `dropped` answers tell of gaps. Other errors are raised as they are; `NoLeader` when no replica
+        resumes the stream. `timeout` bounds each search for the leader. With `replay_only` it ends after the past.
+        """
+        position = Position(request, datetime.now(timezone.utc))
+        attempt, wait = 0, _FIRST_PAUSE
+        while True:
+            received = False
+            lost: Exception
+            try:
+                with closing(self._events(position, timeout)) as answers:
+                    for answer in answers:
+                        received = True
+                        if not position.take(answer):
+                            continue
+                        yield answer
+                        if position.has_moved(answer):
+                            self._forget()
+                            raise _Unreachable("the replica no longer leads")
+                if position.replay_only:
+                    return
+                lost = _Unreachable("the replica has ended the stream")
+            except _Unreachable as error:
+                lost = error
+            except grpc.RpcError as error:
+                if _reason(error) == _EVENT_LOG_CHANGED:
+                    position.forget_log()
+                elif error.code() not in _LOST:
+                    raise
+                lost = error
+            if received:
+                attempt, wait = 0, _FIRST_PAUSE
+            attempt += 1
+            if attempt >= self._attempts:
+                raise NoLeader(f"no leader in {attempt} attempts: {_text(lost)}") from lost
+            self._pause(wait)
+            wait = min(2 * wait, _LONGEST_PAUSE)
+
+    def _events(self, position: Position, timeout: float) -> Generator[events_pb2.StreamEventsResponse, None, None]:
+        """One stream. A session on which it is lost is used no longer."""
+        session = self._enter("", time.monotonic() + timeout)
+        stream = session.client.events.StreamEvents(position.request())
+        try:
+            yield from stream
+            self._retire(session)
+        except grpc.RpcError as error:
+            if error.code() in _LOST:
+                self._retire(session)
+            raise
+        finally:
+            stream.cancel()
+            with self._lock:
+                session.calls -= 1
+            self._sweep(session)
+
     def close(self) -> None:
         """Ends the connection, once the calls on it have ended."""
         with self._lock:
@@ -154,20 +231,39 @@ class Follower:
             self._sweep(session)
 
     def _enter(self, following: str, end: float) -> _Session:
-        with self._lock:
-            if self._closed:
-                raise ValueError("the follower is closed")
-            if self._current is not None:
-                self._current.calls += 1
-                return self._current
-        session = _Session(self._find(following, end))
-        with self._lock:
-            # Another thread may have found it, too, in the meantime: this one is closed after this call.
-            if self._current is not None or self._closed:
-                session.retired = True
-            else:
-                self._current = session
-        return session
+        """The session, with one more call. One of the calls that find that the leader is gone looks for the next one."""
+        own = _Search()
+        while True:
+            with self._lock:
+                if self._closed:
+                    raise ValueError("the follower is closed")
+                if self._current is not None:
+                    self._current.calls += 1
+                    return self._current
+                if self._search is None:
+                    self._search = own
+                    break
+                other = self._search
+            if not other.done.wait(max(end - time.monotonic(), 0.0)):
+                raise _Unreachable("the time is over, and another call still looks for the leader")
+            if other.error is not None:
+                raise _Unreachable(str(other.error))
+        try:
+            session = _Session(self._find(following, end))
+            with self._lock:
+                session.retired = self._closed
+                if not self._closed:
+                    self._current = session
+            return session
+        except _Unreachable as error:
+            # An error that comes of the time of this call is its own.
+            if time.monotonic() < end:
+                own.error = error
+            raise
+        finally:
+            with self._lock:
+                self._search = None
+            own.done.set()
 
     def _retire(self, session: _Session) -> None:
         with self._lock:
@@ -245,6 +341,21 @@ def _leader_address(error: Exception) -> str | None:
     """Where the leader is, according to a replica that refuses because it does not lead; empty if it does not know."""
     if not isinstance(error, grpc.RpcError) or error.code() != grpc.StatusCode.FAILED_PRECONDITION:
         return None
+    info = _info(error)
+    if info is None or info.reason != _NOT_LEADER:
+        return None
+    addresses = (entry.value for entry in info.metadata if entry.key == "leader_address")
+    return str(next(addresses, ""))
+
+
+def _reason(error: grpc.RpcError) -> str:
+    """The reason of an error of this API; empty if there is none."""
+    info = _info(error)
+    return "" if info is None else str(info.reason)
+
+
+def _info(error: grpc.RpcError) -> Any:
+    """The ErrorInfo of an error of this API."""
     for item in error.trailing_metadata() or ():
         if item.key != "grpc-status-details-bin":
             continue
@@ -253,9 +364,8 @@ def _leader_address(error: Exception) -> str | None:
                 if detail.type_url.rpartition("/")[2] != "google.rpc.ErrorInfo":
                     continue
                 info = _ERROR_INFO.FromString(detail.value)
-                if info.reason == _NOT_LEADER and info.domain == _DOMAIN:
-                    addresses = (entry.value for entry in info.metadata if entry.key == "leader_address")
-                    return str(next(addresses, ""))
+                if info.domain == _DOMAIN:
+                    return info
         except DecodeError:
             return None
     return None

@@ -1,8 +1,12 @@
 //! `scheduling.k8s.io/v1alpha2`, trimmed: the Workload API. PodGroups are rewritten, so their bytes are kept in `raw`.
 
-use super::kind::{ApiVersion, kinds, objects};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::kind::{AnyObject, ApiVersion, kinds, objects, own_bytes};
 use super::meta::ObjectMeta;
-use crate::wire::{Keep, Raw, Str, message};
+use crate::wire::{Keep, Message, Raw, Str, WireError, message};
 
 const SCHEDULING: ApiVersion = ApiVersion { group: "scheduling.k8s.io", version: "v1alpha2" };
 
@@ -10,12 +14,17 @@ kinds! {
     /// PodGroups.
     POD_GROUPS = SCHEDULING.namespaced::<PodGroup>("PodGroup", "podgroups");
     /// Workloads.
-    WORKLOADS = SCHEDULING.namespaced::<Workload>("Workload", "workloads");
+    WORKLOADS = SCHEDULING.namespaced::<Workload>("Workload", "workloads").decoded_by(decode_workload);
 }
 
 objects! {
     PodGroup + raw;
     Workload keeps Keep::LABELS;
+}
+
+/// The policies of a Workload refer to the buffer that it is decoded from. In a buffer of its own it keeps no page of a list in memory.
+fn decode_workload(bytes: &Bytes) -> Result<AnyObject, WireError> {
+    Ok(Arc::new(Workload::decode_with(&own_bytes(bytes)?, Keep::LABELS)?))
 }
 
 message! {
@@ -123,5 +132,25 @@ message! {
     pub struct GangSchedulingPolicy = "k8s.io.api.scheduling.v1alpha2.GangSchedulingPolicy" {
         /// The number.
         1 => min_count: i32,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cached_workload_does_not_keep_the_page_of_a_list_in_memory() {
+        let policy = PodGroupSchedulingPolicy { gang: Some(Box::new(GangSchedulingPolicy { min_count: 3 })) };
+        let template =
+            PodGroupTemplate { name: "workers".into(), scheduling_policy: Raw(policy.to_bytes().into()) };
+        let spec = WorkloadSpec { controller_ref: None, pod_group_templates: vec![template.clone()] };
+        let metadata = ObjectMeta { name: "w".into(), ..ObjectMeta::default() };
+        let workload = Workload { metadata, spec }.to_bytes();
+        let page = Bytes::from([vec![0; 4096], workload].concat());
+        let object = (WORKLOADS.decode)(&page.slice(4096..)).unwrap();
+        assert!(page.is_unique());
+        let any: &dyn std::any::Any = &*object;
+        assert_eq!(any.downcast_ref::<Workload>().unwrap().spec.pod_group_templates, [template]);
     }
 }

@@ -17,7 +17,8 @@ use kube::config::{Cluster, Kubeconfig, KubeconfigError};
 use percent_encoding::{percent_decode_str, percent_encode};
 use secrecy::{ExposeSecret, SecretString};
 
-use super::kubeconfig::{decode_data, read_kubeconfig};
+use super::in_cluster::{SERVICE_ACCOUNT_FILES, in_cluster};
+use super::kubeconfig::{add_context, decode_data, read_kubeconfig};
 use super::request::ESCAPED;
 use super::transport::{Proxy, Variables};
 
@@ -126,6 +127,7 @@ impl Connection {
         if let Some(master) = master {
             // Before the context is loaded: it needs no server of its own then, and exec plugins see this one.
             let server = master_url(master, true)?.to_string();
+            add_context(&mut kubeconfig, &server);
             for cluster in kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
                 cluster.server = Some(server.clone());
             }
@@ -161,11 +163,9 @@ impl Connection {
     }
 
     fn in_cluster() -> Result<Self, ConfigError> {
-        if std::env::var_os("KUBERNETES_SERVICE_HOST").is_none() {
-            return Err(ConfigError::NotInCluster);
-        }
-        let config = kube::Config::incluster_env()
-            .map_err(|error| ConfigError::Invalid { origin: Origin::InCluster, why: error.to_string() })?;
+        let config = in_cluster(Path::new(SERVICE_ACCOUNT_FILES), &|name| std::env::var(name).ok())
+            .map_err(|why| ConfigError::Invalid { origin: Origin::InCluster, why })?
+            .ok_or(ConfigError::NotInCluster)?;
         Self::new(config, Origin::InCluster).through(None)
     }
 

@@ -209,7 +209,8 @@ async fn replace(root: &ApiClient, account: &AccountToken) -> (Instant, Duration
                 tracing::warn!(service_account = account.name, error = why, "no token, trying again");
                 account.state.send_modify(|state| state.failure = Some(why));
                 let backoff = BACKOFF.next(&mut failures);
-                let pause = error.retry_after().unwrap_or(backoff);
+                // A proxy may answer `Retry-After: 0` without end.
+                let pause = error.retry_after().map_or(backoff, |asked| asked.max(backoff));
                 let pause = pause.mul_f64(crate::random::within(0.8..1.2));
                 tokio::time::sleep(pause).await;
             }

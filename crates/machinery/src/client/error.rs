@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
+use serde_json::Value;
 
 use super::api::BoxError;
 use super::body::AnswerTooLong;
 use super::patience::WaitEnded;
+use super::request::RequestIntent;
 use super::{RequestTimeout, TokenError, TransportError, WritesStopped};
 use crate::api::meta::{Status, StatusCause, StatusDetails, StatusMetadata};
 use crate::wire::json::{JsonError, read_json};
@@ -23,7 +25,7 @@ pub enum ApiError {
         request: String,
         /// HTTP status code.
         code: u16,
-        /// Machine-readable reason; empty when the answer was not a `Status`.
+        /// Machine-readable reason; empty when the answer was not a `Status`, except for a create that met a bare 409.
         reason: Str,
         /// The server's message.
         message: String,
@@ -76,6 +78,30 @@ pub enum ApiError {
     },
 }
 
+/// The reasons of the API: <https://pkg.go.dev/k8s.io/apimachinery/pkg/apis/meta/v1#StatusReason>.
+const KNOWN_REASONS: [&str; 20] = [
+    "AlreadyExists",
+    "BadRequest",
+    "Conflict",
+    "Expired",
+    "Forbidden",
+    "Gone",
+    "InternalError",
+    "Invalid",
+    "MethodNotAllowed",
+    "NotAcceptable",
+    "NotFound",
+    "RequestEntityTooLarge",
+    "ServerTimeout",
+    "ServiceUnavailable",
+    "StorageReadError",
+    "StoreReadError",
+    "Timeout",
+    "TooManyRequests",
+    "Unauthorized",
+    "UnsupportedMediaType",
+];
+
 /// The longest pause that a server can ask for. A webhook may choose any number: 2³¹ seconds are 68 years.
 pub(super) const LONGEST_RETRY_AFTER: Duration = Duration::from_mins(5);
 
@@ -101,9 +127,11 @@ impl ApiError {
         Self::Malformed { request: request.to_owned(), what: error.to_string() }
     }
 
-    /// The error for an answer that is not a success; `body` is a `Status` in protobuf or JSON, or anything.
+    /// The error for an answer that is not a success; `body` is a `Status` in protobuf or JSON, or anything. Without a `Status`, as from a
+    /// proxy, 409 in answer to a create means that the object exists, as in kube-controller-manager's client.
     pub(super) fn refused(
         request: &str,
+        intent: RequestIntent,
         code: StatusCode,
         retry_after: Option<Duration>,
         body: &Bytes,
@@ -119,10 +147,16 @@ impl ApiError {
         } else {
             status.message.to_string()
         };
+        let is_bare = status.status.is_empty() && status.reason.is_empty();
+        let reason = if is_bare && code == StatusCode::CONFLICT && intent == RequestIntent::Create {
+            Str::from("AlreadyExists")
+        } else {
+            status.reason.clone()
+        };
         Self::Refused {
             request: request.to_owned(),
             code: code.as_u16(),
-            reason: status.reason.clone(),
+            reason,
             message,
             retry_after: retry_after.map(|wait| wait.min(LONGEST_RETRY_AFTER)),
             status: Box::new(status),
@@ -188,7 +222,19 @@ impl ApiError {
 
     /// Whether a precondition (uid, resource version) did not hold.
     pub fn is_conflict(&self) -> bool {
-        self.reason() == "Conflict"
+        self.is_for("Conflict", StatusCode::CONFLICT)
+    }
+
+    /// Whether the object is not valid.
+    pub fn is_invalid(&self) -> bool {
+        self.is_for("Invalid", StatusCode::UNPROCESSABLE_ENTITY)
+    }
+
+    /// Whether it was refused for this reason. Where the API does not know the reason, as of an admission webhook that sets none, the code
+    /// counts.
+    fn is_for(&self, reason: &str, code: StatusCode) -> bool {
+        let held = self.reason();
+        held == reason || self.code() == code.as_u16() && !KNOWN_REASONS.contains(&held)
     }
 
     /// Whether the resource version asked for is too old (`Expired` or `Gone`).
@@ -259,67 +305,42 @@ impl ApiError {
 /// Beginning of the API server's message if it could not call an admission webhook whose failure policy is `Fail`.
 const FAILED_WEBHOOK: &str = "Internal error occurred: failed calling webhook ";
 
-/// A `Status` in JSON: what JSON requests get, and everyone from proxies and the authentication filter.
-#[derive(serde::Deserialize, Default)]
-#[serde(default)]
-struct JsonStatus {
-    metadata: JsonMetadata,
-    status: Str,
-    message: Str,
-    reason: Str,
-    code: i32,
-    details: Option<JsonDetails>,
-}
-
-#[derive(serde::Deserialize, Default)]
-#[serde(default)]
-struct JsonMetadata {
-    r#continue: Str,
-}
-
-#[derive(serde::Deserialize, Default)]
-#[serde(default, rename_all = "camelCase")]
-struct JsonDetails {
-    name: Str,
-    group: Str,
-    kind: Str,
-    uid: Str,
-    retry_after_seconds: i32,
-    causes: Vec<JsonCause>,
-}
-
-#[derive(serde::Deserialize, Default)]
-#[serde(default)]
-struct JsonCause {
-    reason: Str,
-    message: Str,
-    field: Str,
-}
-
 /// The `Status` in a body; an empty one when it holds none, for the code alone says what went wrong then.
 pub(super) fn decode_status(body: &Bytes) -> Status {
     if let Ok(object) = unwrap_envelope(body) {
         return Status::decode(&object).unwrap_or_default();
     }
-    let json: JsonStatus = read_json(body).unwrap_or_default();
-    let cause =
-        |cause: JsonCause| StatusCause { reason: cause.reason, message: cause.message, field: cause.field };
-    let details = json.details.map(|details| {
+    status_of_json(&read_json(body).unwrap_or_default())
+}
+
+/// A `Status` in JSON: JSON requests get it, and all requests from proxies and the authentication filter. Each field counts by itself: null,
+/// or a value of another type, is the zero value.
+fn status_of_json(json: &Value) -> Status {
+    let text = |value: &Value| value.as_str().map(Str::from).unwrap_or_default();
+    let number =
+        |value: &Value| value.as_i64().and_then(|number| i32::try_from(number).ok()).unwrap_or_default();
+    let cause = |cause: &Value| StatusCause {
+        reason: text(&cause["reason"]),
+        message: text(&cause["message"]),
+        field: text(&cause["field"]),
+    };
+    let details = json["details"].as_object().map(|_| {
+        let details = &json["details"];
         Box::new(StatusDetails {
-            name: details.name,
-            group: details.group,
-            kind: details.kind,
-            uid: details.uid,
-            retry_after_seconds: details.retry_after_seconds,
-            causes: details.causes.into_iter().map(cause).collect(),
+            name: text(&details["name"]),
+            group: text(&details["group"]),
+            kind: text(&details["kind"]),
+            uid: text(&details["uid"]),
+            retry_after_seconds: number(&details["retryAfterSeconds"]),
+            causes: details["causes"].as_array().into_iter().flatten().map(cause).collect(),
         })
     });
     Status {
-        metadata: StatusMetadata { r#continue: json.metadata.r#continue },
-        status: json.status,
-        message: json.message,
-        reason: json.reason,
-        code: json.code,
+        metadata: StatusMetadata { r#continue: text(&json["metadata"]["continue"]) },
+        status: text(&json["status"]),
+        message: text(&json["message"]),
+        reason: text(&json["reason"]),
+        code: number(&json["code"]),
         details,
     }
 }
@@ -350,5 +371,51 @@ mod tests {
             assert!(refused(code, message).is_ambiguous(), "{code} {message}");
         }
         assert!(!refused(403, "no").is_ambiguous());
+    }
+
+    fn refused(intent: RequestIntent, code: u16, body: &str) -> ApiError {
+        let code = StatusCode::from_u16(code).unwrap();
+        ApiError::refused("POST /x", intent, code, None, &Bytes::copy_from_slice(body.as_bytes()))
+    }
+
+    #[test]
+    fn a_reason_that_the_api_does_not_know_counts_by_its_code() {
+        use RequestIntent::{Create, Update};
+        let status = |reason: &str| format!(r#"{{"kind":"Status","status":"Failure","reason":"{reason}"}}"#);
+        for (intent, code, body, conflict, exists, invalid) in [
+            (Create, 409, status("Conflict"), true, false, false),
+            (Create, 409, status("AlreadyExists"), false, true, false),
+            (Create, 409, status(""), true, false, false),
+            (Create, 409, status("TooLate"), true, false, false),
+            (Update, 409, status("Forbidden"), false, false, false),
+            (Create, 409, String::new(), false, true, false),
+            (Create, 409, "conflict".to_owned(), false, true, false),
+            (Update, 409, String::new(), true, false, false),
+            (Update, 422, String::new(), false, false, true),
+            (Update, 422, status("Invalid"), false, false, true),
+            (Update, 422, status("Conflict"), true, false, false),
+            (Update, 500, status(""), false, false, false),
+        ] {
+            let error = refused(intent, code, &body);
+            let found = (error.is_conflict(), error.is_already_exists(), error.is_invalid());
+            assert_eq!(found, (conflict, exists, invalid), "{intent:?} {code} {body}");
+        }
+    }
+
+    #[test]
+    fn each_field_of_a_status_in_json_counts_by_itself() {
+        for body in [
+            r#"{"reason":"AlreadyExists","details":{"causes":null}}"#,
+            r#"{"reason":"AlreadyExists","details":null,"metadata":null,"message":null,"code":null}"#,
+            r#"{"reason":"AlreadyExists","code":"409","details":{"name":7,"causes":[null,{"reason":null}]}}"#,
+        ] {
+            assert!(refused(RequestIntent::Update, 409, body).is_already_exists(), "{body}");
+        }
+        let body = r#"{"metadata":{"continue":"c"},"message":"m","details":{"name":"n","uid":null,
+            "retryAfterSeconds":3,"causes":[{"reason":"NamespaceTerminating","field":null}]}}"#;
+        let error = refused(RequestIntent::Create, 403, body);
+        assert!(error.is_namespace_terminating() && error.message() == "m");
+        assert_eq!((&*error.next_page(), error.retry_after()), ("c", Some(Duration::from_secs(3))));
+        assert!(refused(RequestIntent::Get, 404, r#"{"details":{"name":"n"}}"#).is_object_not_found());
     }
 }

@@ -24,6 +24,7 @@ mod credentials;
 mod discovery;
 mod error;
 mod fence;
+mod in_cluster;
 mod kubeconfig;
 mod layers;
 mod live;
@@ -54,6 +55,7 @@ pub use discovery::{
 };
 pub use error::ApiError;
 pub use fence::WriteGuard;
+pub use in_cluster::{SERVICE_ACCOUNT_FILES, in_cluster as in_cluster_config};
 pub use kubeconfig::read_kubeconfig;
 pub(crate) use layers::RateClass;
 pub use layers::{

@@ -230,5 +230,5 @@ pub(super) async fn refuse(
     if !is_read(intent) && may_have_timed_out && is_cut(&body) {
         return Err(ApiError::TooLong { request: label.as_str().to_owned(), limit: LONGEST_ERROR });
     }
-    Err(ApiError::refused(label.as_str(), code, retry_after, &body))
+    Err(ApiError::refused(label.as_str(), intent, code, retry_after, &body))
 }

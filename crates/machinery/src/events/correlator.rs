@@ -14,6 +14,7 @@ use crate::api::meta::ObjectMeta;
 use crate::bounds::memory_size;
 use crate::model::Key;
 use crate::model::bucket::{BucketLevel, TokenBucket};
+use crate::model::names::is_subdomain;
 use crate::model::plan::{EventSpec, Patch, Regarding};
 use crate::random::{HashSeed, HashSet};
 use crate::wire::{Str, Time, Uid};
@@ -32,8 +33,6 @@ const SPAM_REFILL: Duration = Duration::from_mins(5);
 const COMBINED: &str = "(combined from similar events): ";
 /// Where events about cluster-scoped objects go.
 const DEFAULT_NAMESPACE: &str = "default";
-/// The longest name of an object.
-const MAX_NAME: usize = 253;
 
 /// What is to be written.
 #[derive(Clone, Debug)]
@@ -226,15 +225,6 @@ pub(super) fn new_event(
 pub(super) fn event_name(object: &str, nanoseconds: i128) -> Str {
     let name = format!("{object}.{nanoseconds:x}");
     if is_subdomain(&name) { name.into() } else { crate::random::uuid().to_string().into() }
-}
-
-/// Whether the API server takes this for a name (RFC 1123).
-fn is_subdomain(name: &str) -> bool {
-    let label = |label: &str| {
-        let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
-        !label.is_empty() && label.bytes().all(inner) && !label.starts_with('-') && !label.ends_with('-')
-    };
-    name.len() <= MAX_NAME && name.split('.').all(label)
 }
 
 /// A map that forgets what was not used for longest. It grows as it is filled: most sources say little.

@@ -445,7 +445,7 @@ fn tolerated(tolerate: Tolerate, verb: &Verb, error: &ApiError) -> bool {
         || (tolerate.exists && error.is_already_exists())
         || (tolerate.conflict && error.is_conflict())
         || (tolerate.namespace_terminating && error.is_namespace_terminating())
-        || (tolerate.invalid && error.reason() == "Invalid")
+        || (tolerate.invalid && error.is_invalid())
         || (tolerate.unsupported && matches!(error.code(), 404 | 405))
 }
 

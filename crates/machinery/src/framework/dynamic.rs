@@ -36,6 +36,7 @@ use crate::informer::{Delta, EventHandler, InformerHandle, Informers, Registrati
 use crate::latest;
 use crate::model::Key;
 use crate::queue::WorkQueue;
+use crate::random::{HashMap, HashSet};
 
 /// How long the workers wait for the watches that were there at the start.
 const SETTLE_WITHIN: Duration = Duration::from_secs(30);
@@ -374,8 +375,15 @@ impl Supervisor {
         let wanted = self.wanted(&resources);
         self.end_unwanted(&resources, &wanted).await;
         self.note_begun(&wanted);
+        let held: HashMap<(&str, &str), &'static Kind> = self
+            .running
+            .lock()
+            .iter()
+            .map(|held| ((held.kind.group, held.kind.resource), held.kind))
+            .collect();
         for kind in wanted {
-            self.begin_or_share(&resources, kind).await;
+            let held = held.get(&(kind.group, kind.resource)).copied();
+            self.begin_or_share(&resources, kind, held).await;
         }
         self.show();
         self.tell_synced();
@@ -390,11 +398,11 @@ impl Supervisor {
     }
 
     async fn end_unwanted(&self, resources: &ApiResources, wanted: &[&'static Kind]) {
+        // By address: a resource that was defined anew may differ in its scope alone.
+        let address = |kind: &'static Kind| std::ptr::from_ref(kind).addr();
+        let wanted: HashSet<usize> = wanted.iter().map(|&kind| address(kind)).collect();
         let stays = |running: &Running| {
-            // By address: a resource that was defined anew may differ in its scope alone.
-            // Linear: both are the kinds of the cluster, once for each discovery.
-            wanted.iter().any(|kind| std::ptr::eq(*kind, running.kind))
-                || resources.has_failed_group(running.kind.group)
+            wanted.contains(&address(running.kind)) || resources.has_failed_group(running.kind.group)
         };
         let ended: Vec<Running> = {
             let mut running = self.running.lock();
@@ -427,18 +435,23 @@ impl Supervisor {
         }
     }
 
-    async fn begin_or_share(&self, resources: &ApiResources, kind: &'static Kind) {
-        let same = |held: &Kind| held.group == kind.group && held.resource == kind.resource;
-        let held: Vec<&'static Kind> = self.running.lock().iter().map(|held| held.kind).collect();
-        if held.iter().any(|held| std::ptr::eq(*held, kind)) {
+    /// `held` is the row by which the resource is watched.
+    async fn begin_or_share(
+        &self,
+        resources: &ApiResources,
+        kind: &'static Kind,
+        held: Option<&'static Kind>,
+    ) {
+        if held.is_some_and(|held| std::ptr::eq(held, kind)) {
             self.share(kind).await;
-        } else if !(held.iter().any(|held| same(held)) && resources.has_failed_group(kind.group)) {
+        } else if !(held.is_some() && resources.has_failed_group(kind.group)) {
             let row = self.room.in_full(kind).or_else(|| self.in_full(kind));
             let handle = self.informers.acquire(row.unwrap_or(kind), None);
             let registration = handle.add_handler(self.controller, self.handler(kind)).replayed().await;
+            let watched = Watched::of(handle.store());
             self.running.lock().push(Running { kind, is_told: false, registration, handle });
             // The room may want to know of its watches from the first object on.
-            self.show();
+            self.watches.seen.write().watched.push((kind, watched));
         }
     }
 

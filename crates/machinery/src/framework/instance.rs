@@ -561,7 +561,7 @@ pub enum Stop {
 }
 
 /// Waits for the end of `work`, without a limit or until it is reached; `None` in that case.
-pub async fn within<T>(limit: Option<Duration>, work: impl Future<Output = T>) -> Option<T> {
+async fn within<T>(limit: Option<Duration>, work: impl Future<Output = T>) -> Option<T> {
     match limit {
         Some(limit) => tokio::time::timeout(limit, work).await.ok(),
         None => Some(work.await),

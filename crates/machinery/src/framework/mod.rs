@@ -50,7 +50,7 @@ pub use documents::{AnyDocument, DocumentForm};
 pub use dynamic::{ApiResource, DynamicRoom, DynamicWatches, Enqueue, ServedRow};
 pub use expectations::ExpectationsRegistry;
 pub use freshness::KeyWait;
-pub use instance::{Instance, RunningLoop, Runtime, StartError, Stop, Watched, WriteReport, within};
+pub use instance::{Instance, RunningLoop, Runtime, StartError, Stop, Watched, WriteReport};
 pub use metrics::{ReconcileMetrics, RoomMetrics};
 pub use parsing::{ParsedValue, Parser, ParserInput};
 pub use phase::Phase;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::client::QpsFactor;
 use crate::model::Key;
+use crate::model::backoff::ExponentialBackoff;
 pub use crate::queue::{BucketConfig, QueueConfig};
 
 /// How a loop works. The default is one worker that tries a failed key without end and waits for changes.
@@ -42,6 +43,11 @@ pub struct LoopSettings {
 /// as with a quota that is raised or a webhook that is mended. A key that is never given up waits as long at most.
 /// Differs: retries-after-the-limit.
 const REST: Duration = Duration::from_secs(1000);
+
+/// When a key is looked at again one of whose writes met a conflict that is tolerated. The newer version calls it earlier; there
+/// need not be one, for not only the store refuses with a conflict: a webhook may, and then does so each time.
+pub(super) const AFTER_CONFLICT: ExponentialBackoff =
+    ExponentialBackoff::doubling(Duration::from_secs(10), REST);
 
 /// By how much such a rest is longer at most, as a fraction: keys that were given up together are not tried together.
 const REST_JITTER: f64 = 0.25;

@@ -362,10 +362,29 @@ async fn a_key_is_looked_at_again_after_a_conflict_that_is_tolerated() {
     let mut write = create();
     let Step::Write(written) = &mut write else { panic!("{write:?}") };
     written.tolerate.conflict = true;
+    // The key is in flight, as when its worker has taken it.
+    bench.worker.queue.add(key());
+    let item = bench.worker.queue.get().await.unwrap();
+    for seconds in [10, 20, 40, 80] {
+        bench.plan(vec![write.clone()]);
+        bench.server.answer(409, br#"{"kind":"Status","code":409,"reason":"Conflict"}"#.to_vec());
+        let outcome = bench.reconcile().await;
+        let Outcome::Done { requeue_after, .. } = outcome else { panic!("{outcome:?}") };
+        assert_eq!(
+            requeue_after,
+            Some(Duration::from_secs(seconds)),
+            "a webhook that refuses each time is asked less and less"
+        );
+    }
+    bench.plan(vec![]);
+    let outcome = bench.reconcile().await;
+    assert!(matches!(outcome, Outcome::Done { requeue_after: None, .. }), "{outcome:?}");
     bench.plan(vec![write]);
     bench.server.answer(409, br#"{"kind":"Status","code":409,"reason":"Conflict"}"#.to_vec());
     let outcome = bench.reconcile().await;
-    assert!(matches!(outcome, Outcome::Done { requeue_after: Some(_), .. }), "{outcome:?}");
+    let Outcome::Done { requeue_after, .. } = outcome else { panic!("{outcome:?}") };
+    assert_eq!(requeue_after, Some(Duration::from_secs(10)));
+    item.done();
 }
 
 #[tokio::test(start_paused = true)]

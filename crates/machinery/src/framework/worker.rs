@@ -31,7 +31,7 @@ use super::reader::Reader;
 use super::reads::{EarlierWrites, Reads};
 use super::report::{ReconcileStart, Report, Requeue};
 use super::room::{ObserveError, PlanNote, Reconcile, ReconcileEnd};
-use super::settings::{AfterFailure, LoopSettings};
+use super::settings::{AFTER_CONFLICT, AfterFailure, LoopSettings};
 use super::slow_reads::SlowReads;
 use super::stats::LoopStats;
 use super::terminating::TerminatingOwners;
@@ -47,9 +47,6 @@ use crate::queue::{Item, WorkQueue};
 use crate::telemetry::tracing::{child, present};
 use crate::wire::Uid;
 
-/// When a key is looked at again one of whose writes met a conflict that is tolerated. The newer version calls it earlier; there
-/// need not be one, for not only the store refuses with a conflict: a webhook may.
-const AFTER_CONFLICT: Duration = Duration::from_secs(10);
 const MOST_ASIDE: usize = 256;
 const MOST_LOOKS: usize = 5;
 
@@ -465,9 +462,11 @@ impl Worker {
             self.queue.end_hold_off(key);
         }
         let done = |tried: &Tried, end: &PlanEnd| {
-            let again = tried.outdated.then_some(AFTER_CONFLICT);
+            let conflicts = self.queue.count_conflict(key, tried.outdated);
+            let again = tried.outdated.then(|| AFTER_CONFLICT.after(conflicts));
             let owner = tried.owner.as_ref().filter(|_| tried.meets_terminating);
-            let withheld = owner.map(|_| self.withheld_for(key, owner).unwrap_or(AFTER_CONFLICT));
+            let withheld =
+                owner.map(|_| self.withheld_for(key, owner).unwrap_or_else(|| AFTER_CONFLICT.after(0)));
             let requeue_after = self.paced(key, tried, end).into_iter().chain(again).chain(withheld).min();
             Outcome::done(tried.written.len(), requeue_after, tried.cooldown)
         };

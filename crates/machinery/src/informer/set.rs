@@ -95,6 +95,15 @@ pub(super) struct Shared {
     metrics: Metrics,
     reachability: Arc<Reachability>,
     active: Mutex<HashMap<Id, Weak<Active>>>,
+    /// The number of informers of each resource. Locked while `active` is locked.
+    numbers: Mutex<HashMap<ResourceLabels, usize>>,
+}
+
+/// Group, version and resource, by which informers share series.
+type ResourceLabels = (&'static str, &'static str, &'static str);
+
+fn resource_labels(kind: &'static Kind) -> ResourceLabels {
+    (kind.group, kind.version, kind.resource)
 }
 
 /// What an informer is of.
@@ -138,6 +147,7 @@ impl Informers {
             metrics,
             reachability: Arc::default(),
             active: Mutex::default(),
+            numbers: Mutex::default(),
         });
         let gauges = Gauges::new(Arc::downgrade(&shared), &shared.config.name)?;
         registry.register(Box::new(gauges))?;
@@ -164,6 +174,7 @@ impl Informers {
             return InformerHandle { active: running };
         }
         let started = Arc::new(self.shared.start(id.clone()));
+        *self.shared.numbers.lock().entry(resource_labels(kind)).or_default() += 1;
         active.insert(id, Arc::downgrade(&started));
         InformerHandle { active: started }
     }
@@ -287,12 +298,14 @@ impl Drop for Active {
                 active.remove(&self.id);
             }
             // Informers start under the same lock, so no informer keeps series that are removed here.
-            let labels = |kind: &Kind| (kind.group, kind.version, kind.resource);
-            let counts = |(id, held): (&Id, &Weak<Self>)| {
-                held.strong_count() > 0 && labels(id.kind) == labels(self.id.kind)
-            };
-            if !active.iter().any(counts) {
-                shared.metrics.forget(self.id.kind);
+            let mut numbers = shared.numbers.lock();
+            let labels = resource_labels(self.id.kind);
+            match numbers.get_mut(&labels) {
+                Some(number) if *number > 1 => *number -= 1,
+                _ => {
+                    numbers.remove(&labels);
+                    shared.metrics.forget(self.id.kind);
+                }
             }
         }
     }

@@ -54,27 +54,28 @@ pub struct InformerStats {
 
 impl InformerStats {
     pub(super) fn of(store: &Store, field_selector: Option<&FieldSelector>, status: &Status) -> Self {
-        let record = status.record();
-        let example = record.unreadable.iter().next();
-        Self {
+        let (objects, resource_version) = (store.len(), store.resource_version());
+        let (handlers, handler_panics) = (store.handler_count(), store.handler_panics());
+        let (synced, unfilled_for) = (status.progress() == Progress::Synced, status.unfilled_for());
+        status.facts(|record| Self {
             kind: store.kind(),
             field_selector: field_selector.map(FieldSelector::to_string),
-            objects: store.len(),
+            objects,
             collecting: record.collecting,
-            synced: status.progress() == Progress::Synced,
-            resource_version: store.resource_version(),
+            synced,
+            resource_version,
             watch_age: record.open_since.map(|since| since.elapsed()),
             failing_for: record.failing_for(),
-            unfilled_for: status.unfilled_for(),
+            unfilled_for,
             restarts: record.restarts,
             relists: record.lists.saturating_sub(1),
             reconnects: record.watches.saturating_sub(1),
-            last_error: record.last_error,
+            last_error: record.last_error.clone(),
             unreadable: record.unreadable.len(),
-            unreadable_example: example.map(|(key, error)| format!("{key}: {error}")),
-            handlers: store.handler_count(),
-            handler_panics: store.handler_panics(),
-        }
+            unreadable_example: record.unreadable.iter().next().map(|(key, error)| format!("{key}: {error}")),
+            handlers,
+            handler_panics,
+        })
     }
 
     /// What is wrong with it, for a health check; `None` when nothing is.
@@ -103,6 +104,7 @@ impl InformerStats {
             _ => None,
         }
     }
+
     /// The same with the name of the kind.
     pub fn named_problem(&self) -> Option<String> {
         self.problem().map(|problem| format!("{}: {problem}", self.kind))

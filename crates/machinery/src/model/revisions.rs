@@ -6,6 +6,7 @@
 //! the two kinds but by what they pass in.
 //! Differs: no.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -197,6 +198,23 @@ fn beginning(name: &str, most: usize) -> &str {
         end -= 1;
     }
     &name[..end]
+}
+
+/// Returns the value of a pod's label for the name of a StatefulSet's revision. A name that is too long for a label is cut before its hash:
+/// the API server refuses the pods that kube-controller-manager creates of such a StatefulSet.
+pub fn label_value(name: &str) -> Cow<'_, str> {
+    const LONGEST: usize = 63;
+    /// A number of 32 bits, each digit one character.
+    const LONGEST_HASH: usize = 10;
+    if name.len() <= LONGEST {
+        return Cow::Borrowed(name);
+    }
+    match name.rsplit_once('-') {
+        Some((_, hash)) if hash.len() <= LONGEST_HASH => {
+            Cow::Owned(format!("{}-{hash}", beginning(name, LONGEST - 1 - hash.len())))
+        }
+        _ => Cow::Borrowed(beginning(name, LONGEST)),
+    }
 }
 
 impl TemplateDocument {

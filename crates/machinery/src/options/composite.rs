@@ -47,7 +47,7 @@ impl FlagValue for Vec<NamedCertKey> {
     }
 }
 
-/// A number of bytes as Kubernetes writes it: `512`, `1K`, `2Ki`, `3e6`.
+/// A number of bytes as Kubernetes writes it: `512`, `1k`, `2Ki`, `3e6`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ByteQuantity(pub u64);
 
@@ -57,7 +57,7 @@ impl From<u64> for ByteQuantity {
     }
 }
 
-const SUFFIXES: [(&str, u64); 12] = [
+const SUFFIXES: [(&str, u64); 11] = [
     ("Ki", 1 << 10),
     ("Mi", 1 << 20),
     ("Gi", 1 << 30),
@@ -65,7 +65,6 @@ const SUFFIXES: [(&str, u64); 12] = [
     ("Pi", 1 << 50),
     ("Ei", 1 << 60),
     ("k", 1_000),
-    ("K", 1_000),
     ("M", 1_000_000),
     ("G", 1_000_000_000),
     ("T", 1_000_000_000_000),
@@ -76,7 +75,7 @@ impl FlagValue for ByteQuantity {
     const TYPE: &'static str = "quantity";
 
     fn set(&mut self, text: &str, _: Repetition) -> Result<(), ValueError> {
-        let expected = || ValueError::new("expected a number of bytes such as 512, 64K, 2Ki or 1.5Mi");
+        let expected = || ValueError::new("expected a number of bytes such as 512, 64k, 2Ki or 1.5Mi");
         let (number, scale) = SUFFIXES
             .iter()
             .find_map(|(suffix, scale)| text.strip_suffix(suffix).map(|number| (number, *scale)))

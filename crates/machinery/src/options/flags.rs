@@ -67,7 +67,7 @@ use_service_account_credentials: bool = false, Built, "Give each controller the 
 concurrent_service_syncs: i32 = 1, Cloud, "Services reconciled at the same time.";
 
 ["Secure serving"]
-bind_address: IpAddr = Ipv4Addr::UNSPECIFIED, Built, "Address to serve on. Blank or unspecified for all addresses, IPv4 and IPv6.";
+bind_address: IpAddr = Ipv4Addr::UNSPECIFIED, Built, "Address to serve on; 0.0.0.0 or :: for all addresses, IPv4 and IPv6.";
 cert_dir: String = "", Built, "Directory for the serving certificate that is made when none is given. Empty to keep it in memory.";
 disable_http2_serving: bool = false, Built, "Serve HTTP/1.1 only.";
 http2_max_streams_per_connection: i64 = 0, Built, "Requests that an HTTP/2 client may have under way on one connection. 0 for the usual limit.";
@@ -83,7 +83,7 @@ tls_sni_cert_key: Vec<NamedCertKey> = Vec::<NamedCertKey>::new(), Built, "Anothe
 
 ["Admin API"]
 admin_anonymous_reflection: bool = false, Built, "Let callers without credentials ask which services there are (gRPC reflection).";
-admin_bind_address: IpAddr = Ipv4Addr::UNSPECIFIED, Built, "Address of --admin-port. Blank or unspecified for all addresses, IPv4 and IPv6.";
+admin_bind_address: IpAddr = Ipv4Addr::UNSPECIFIED, Built, "Address of --admin-port; 0.0.0.0 or :: for all addresses, IPv4 and IPv6.";
 admin_cors_allowed_origins: Vec<String> = list(&[]), Built, "Origins (SCHEME://HOST[:PORT]) whose pages may call the admin API with --admin-grpc-web; * for all. Empty for none.";
 admin_grpc_web: bool = false, Built, "Take gRPC-Web calls too, as browsers make them.";
 admin_overrides: String = "all", Built, "Orders that the admin API takes: all, or disable-only so that none runs a controller that --controllers leaves out.";

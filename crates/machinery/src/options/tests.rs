@@ -183,7 +183,7 @@ fn lists_replace_their_default_and_then_grow() {
     assert_eq!(gates.show(), "kube:A=true,kube:B=false,x:C=true");
     let modules = flags(&["--vmodule=a=1,b::c*=2"]).vmodule;
     assert_eq!(modules.show(), "a=1,b::c*=2");
-    for (text, bytes) in [("512", 512), ("1K", 1000), ("2Ki", 2048), ("1.5Mi", 1_572_864), ("3e3", 3000)] {
+    for (text, bytes) in [("512", 512), ("1k", 1000), ("2Ki", 2048), ("1.5Mi", 1_572_864), ("3e3", 3000)] {
         let flag = format!("--log-text-info-buffer-size={text}");
         assert_eq!(flags(&[&flag]).log_text_info_buffer_size.0, bytes, "{text}");
     }
@@ -232,6 +232,7 @@ fn what_can_not_be_read_is_refused() {
         (&["--min-resync-period=5"], "has no unit"),
         (&["--min-resync-period=-5s"], "negative"),
         (&["--kube-api-qps=NaN"], "expected a number"),
+        (&["--log-text-info-buffer-size=1K"], "expected a number of bytes"),
         (&["--bind-address=foo"], "expected an IPv4 or IPv6 address"),
         (&["--bind-address= "], "expected an IPv4 or IPv6 address"),
         (&["--concurrent-gc-syncs=0x_+a"], "expected a whole number"),

@@ -89,7 +89,14 @@ impl QueueMetrics {
     pub(super) fn watch(&self, name: &str, queue: Weak<dyn InFlight>) {
         let unfinished = self.running.unfinished.with_label_values(&[name]);
         let longest = self.running.longest.with_label_values(&[name]);
-        self.running.queues.lock().push(Watched { unfinished, longest, queue });
+        let mut queues = self.running.queues.lock();
+        // Nobody may scrape, and each restart of a controller makes a queue.
+        let gone = queues.extract_if(.., |watched| watched.queue.strong_count() == 0);
+        gone.for_each(|watched| {
+            watched.unfinished.set(0.0);
+            watched.longest.set(0.0);
+        });
+        queues.push(Watched { unfinished, longest, queue });
     }
 }
 

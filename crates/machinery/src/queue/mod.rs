@@ -238,6 +238,12 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         self.shared.state.lock().hold_off(key, wanted)
     }
 
+    /// Counts that a write for a key in flight met a conflict that is tolerated, or that none did. Returns for how many reconciles in a row
+    /// before that one did.
+    pub fn count_conflict(&self, key: &K, met: bool) -> u32 {
+        self.shared.state.lock().count_conflict(key, met)
+    }
+
     /// Ends the backoff of [`hold_off`](Self::hold_off): something came of the work on the key.
     pub fn end_hold_off(&self, key: &K) {
         self.shared.state.lock().end_hold_off(key);

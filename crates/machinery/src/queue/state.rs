@@ -4,6 +4,7 @@
 //! waiting keys and the heap of delayed ones hold slot numbers, so that a key is stored once. Transitions return how
 //! many keys became ready: as many waiters are to be woken.
 
+mod memory;
 mod reports;
 
 use std::cmp::{Ordering, Reverse};
@@ -50,6 +51,8 @@ pub(super) struct State<K> {
     delayed_keys: usize,
     /// Keys that cooldown.
     cooling: usize,
+    /// Keys on which work has ended since slots were moved together.
+    finished: usize,
     sequence: u64,
     bucket: Option<Bucket>,
     /// The parts' buckets.
@@ -85,6 +88,8 @@ struct Slot<K> {
     given_up: bool,
     /// How often in a row it was held off.
     held_off: u32,
+    /// In how many reconciles in a row a write met a conflict that is tolerated.
+    conflicts: u32,
     /// When the first change came that nobody has taken it up for yet.
     changed_at: Option<Instant>,
 }
@@ -136,6 +141,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             delayed: BinaryHeap::new(),
             delayed_keys: 0,
             cooling: 0,
+            finished: 0,
             sequence: 0,
             bucket: config.bucket.map(Bucket::new),
             shares: None,
@@ -365,6 +371,16 @@ impl<K: Clone + Eq + Hash> State<K> {
         wanted.max(config.hold_off(times))
     }
 
+    /// Counts a reconcile of a key in flight, of whose writes one met a tolerated conflict or none did. Returns the number of reconciles in a
+    /// row before that did.
+    pub(super) fn count_conflict(&mut self, key: &K, met: bool) -> u32 {
+        self.slot_of_mut(key).map_or(0, |slot| {
+            let before = slot.conflicts;
+            slot.conflicts = if met { before.saturating_add(1) } else { 0 };
+            before
+        })
+    }
+
     /// Something came of the work on a key: the next hold-off is the shortest.
     pub(super) fn end_hold_off(&mut self, key: &K) {
         if let Some(slot) = self.slot_of_mut(key) {
@@ -463,6 +479,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             self.ready.push_back(id);
         } else {
             self.release(id);
+            self.give_back();
         }
         woken + usize::from(again)
     }
@@ -589,6 +606,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             refusals: 0,
             given_up: false,
             held_off: 0,
+            conflicts: 0,
             changed_at: None,
         });
         let id = if let Some(id) = self.vacant.pop() {

@@ -593,6 +593,40 @@ async fn memory_follows_the_number_of_keys() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn memory_of_a_burst_is_given_back_although_a_key_is_delayed() {
+    let queue = WorkQueue::new("test", &QueueMetrics::register(&Registry::new()).unwrap());
+    let footprint = || queue.shared.state.lock().footprint();
+    let mut held = Vec::new();
+    for key in 0..5000 {
+        queue.add(key);
+        if key % 1000 == 0 {
+            held.extend(take(&queue));
+        }
+    }
+    for (key, delay) in [(10_000, 300), (10_001, 100), (10_002, 200)] {
+        queue.add_after(key, ms(delay));
+    }
+    while let Some(item) = take(&queue) {
+        drop(item);
+    }
+    drop(held);
+    for key in 0..2000 {
+        queue.add(key);
+        drop(take(&queue));
+    }
+    let (keys, slots, heap) = footprint();
+    assert_eq!((keys, heap), (3, 3));
+    assert!(slots <= 256, "{slots} slots for three keys");
+    let mut order = Vec::new();
+    for _ in 0..3 {
+        advance(ms(100)).await;
+        order.extend(take(&queue).map(|item| *item.key()));
+    }
+    assert_eq!(order, [10_001, 10_002, 10_000]);
+    assert!(queue.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_key_can_be_put_before_all_others() {
     let queue = queue();
     for key in ["a", "b", "c"] {

@@ -61,7 +61,7 @@ pub trait HealthCheck: Send + Sync + 'static {
 /// A note about a check that passes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remark {
-    /// A few words that anyone may read.
+    /// A few words for callers with credentials, who may not all see the cluster's objects.
     pub text: &'static str,
     /// The objects and numbers behind it. Only the page of the single check shows them, as it shows the reason of a degraded check.
     pub detail: Option<String>,
@@ -144,6 +144,17 @@ impl std::fmt::Debug for HealthRegistry {
     }
 }
 
+/// How much a page shows of checks that pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// Only that all passed.
+    Summary,
+    /// A line for each check, for anyone. A remark, such as that an override disables a controller, would help an attacker.
+    Checks,
+    /// A line for each check with its remark, for callers with credentials.
+    Remarks,
+}
+
 /// What an endpoint is to answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthReport {
@@ -187,13 +198,12 @@ impl HealthRegistry {
         self.checks.read().iter().map(|held| held.check.name().to_owned()).collect()
     }
 
-    /// Runs the checks of an endpoint. `excluded` are names to leave out, `verbose` asks for a line per check even
-    /// when all is well.
+    /// Runs the checks of an endpoint. `excluded` are names to leave out. If a check fails, the page has a line for each.
     pub fn report(
         &self,
         probe: Probe,
         excluded: &[String],
-        verbose: bool,
+        detail: Detail,
         observer: &dyn ServeObserver,
     ) -> HealthReport {
         let mut lines = String::new();
@@ -214,8 +224,10 @@ impl HealthRegistry {
             let outcome = CheckOutcome::of(&*check);
             observer.health_checked(name, probe, outcome.status());
             let _infallible = match outcome {
-                CheckOutcome::Well(None) => writeln!(lines, "[+]{name} ok"),
-                CheckOutcome::Well(Some(remark)) => writeln!(lines, "[+]{name} ok, {}", remark.text),
+                CheckOutcome::Well(Some(remark)) if detail == Detail::Remarks => {
+                    writeln!(lines, "[+]{name} ok, {}", remark.text)
+                }
+                CheckOutcome::Well(_) => writeln!(lines, "[+]{name} ok"),
                 CheckOutcome::Degraded(_) => writeln!(lines, "[+]{name} ok, degraded: reason withheld"),
                 CheckOutcome::Failed(reason) => {
                     failed.push(format!("{name}: {reason}"));
@@ -236,7 +248,10 @@ impl HealthRegistry {
             tracing::warn!(endpoint, failed = failed.join("; "), "health check failed");
             return HealthReport { passed: false, text: format!("{lines}{endpoint} check failed\n") };
         }
-        let text = if verbose { format!("{lines}{endpoint} check passed\n") } else { "ok".to_owned() };
+        let text = match detail {
+            Detail::Summary => "ok".to_owned(),
+            Detail::Checks | Detail::Remarks => format!("{lines}{endpoint} check passed\n"),
+        };
         HealthReport { passed: true, text }
     }
 

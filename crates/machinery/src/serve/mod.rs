@@ -42,7 +42,7 @@ pub use authz::{AuthorizeError, Authorizer, Decision};
 pub use connection::PeerAddress;
 pub use endpoints::{ConfigPage, Debugging, FlagsPage, Pages, StatusPage, VerbositySetter};
 pub use error::ServeError;
-pub use health::{HealthCheck, HealthRegistry, HealthReport, PingCheck, Probe, Remark};
+pub use health::{Detail, HealthCheck, HealthRegistry, HealthReport, PingCheck, Probe, Remark};
 pub use limit::{Lines, quoted};
 pub use observe::{RequestOutcome, ReviewKind, ServeObserver, Unobserved};
 pub use options::{

@@ -71,23 +71,29 @@ impl Renewal {
         if !tls::is_self_made(&old.cert) {
             return Ok(());
         }
+        let path = files.cert.display();
+        // Clients that trust the CA in the file would refuse a certificate that exists in this process alone.
+        let keep_old = |error: &std::io::Error| {
+            let is_valid = is_valid(leaf, now);
+            if is_valid && !self.has_failed.swap(true, Ordering::Relaxed) {
+                tracing::warn!(%path, %error, "Failed to write the renewed serving certificate; serving the old one while it is valid");
+            }
+            is_valid
+        };
+        let checked = check_own_pair(files, &old, provider).await;
+        if checked.as_ref().is_err_and(&keep_old) {
+            return Ok(());
+        }
         let cert = tls::renew(&self.options, now, leaf)?;
         let chain = CertificateDer::pem_slice_iter(cert.as_bytes()).collect::<Result<_, _>>();
         let chain = chain.map_err(|error| ServeError::SelfSigned(error.to_string()))?;
-        let path = files.cert.display();
-        let replaced = match check_own_pair(files, &old, provider).await {
+        let replaced = match checked {
             Ok(()) => tls::replace_cert(files, &cert).await,
             Err(error) => Err(error),
         };
         match replaced {
             Ok(()) => tracing::info!(%path, "Renewed the self-signed serving certificate"),
-            // Clients that trust the CA in the file would refuse a certificate that exists in this process alone.
-            Err(error) if is_valid(leaf, now) => {
-                if !self.has_failed.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(%path, %error, "Failed to write the renewed serving certificate; serving the old one while it is valid");
-                }
-                return Ok(());
-            }
+            Err(error) if keep_old(&error) => return Ok(()),
             Err(error) => tracing::warn!(
                 %path, %error,
                 "The serving certificate in --cert-dir has expired and was not replaced; serving a new one from memory"

@@ -7,6 +7,7 @@
 //! the verdicts on mutated chains with Go's.
 
 mod algorithms;
+mod client_certs;
 mod handshake;
 mod keys;
 mod refusal;
@@ -18,6 +19,7 @@ use std::sync::{Arc, LazyLock};
 use rustls::crypto::CryptoProvider;
 
 pub use algorithms::is_rsa_key_of_go;
+pub use client_certs::AnyClientCert;
 pub use handshake::{verify_tls12_signature, verify_tls13_signature};
 pub use keys::{KeyError, TLS_KEYS, certified_key, signing_key, signs_slowly};
 pub use roots::{Purpose, RootError, Roots};

@@ -14,7 +14,7 @@ use arcstr::ArcStr;
 
 use super::reader::{Value, WireError};
 use super::{Field, Source, intern, splice};
-pub use raw::{held_text, lossy_text, lossy_utf8, raw_bytes};
+pub use raw::{held_text, is_unprintable, lossy_text, lossy_utf8, raw_bytes};
 
 /// Bytes of text that a [`Str`] holds in itself: what a pointer and the variant's tag leave of two words.
 const SHORT: usize = 14;

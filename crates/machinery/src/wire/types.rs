@@ -160,29 +160,43 @@ pub(super) fn map_entry(key: &str, value: &str) -> Vec<u8> {
     entry
 }
 
-/// A part of an object that travels unparsed, unknown fields and all: a pod template. Shares its object's buffer.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct Raw(pub Bytes);
+/// Defines types of bytes that nobody parses. They share the buffer of their object. Their `Debug` shows the length only: the bytes may be
+/// secret.
+macro_rules! unparsed {
+    ($($(#[$meta:meta])* $name:ident;)*) => {
+        $(
+            $(#[$meta])*
+            #[derive(Clone, Default, PartialEq, Eq)]
+            pub struct $name(pub Bytes);
 
-impl std::ops::Deref for Raw {
-    type Target = Bytes;
+            impl std::ops::Deref for $name {
+                type Target = Bytes;
 
-    fn deref(&self) -> &Bytes {
-        &self.0
-    }
+                fn deref(&self) -> &Bytes {
+                    &self.0
+                }
+            }
+
+            impl From<Bytes> for $name {
+                fn from(bytes: Bytes) -> Self {
+                    Self(bytes)
+                }
+            }
+
+            impl fmt::Debug for $name {
+                fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    write!(f, "{}({} bytes)", stringify!($name), self.0.len())
+                }
+            }
+        )*
+    };
 }
 
-impl From<Bytes> for Raw {
-    fn from(bytes: Bytes) -> Self {
-        Self(bytes)
-    }
-}
-
-impl fmt::Debug for Raw {
-    /// The length only: what is in it may be secret.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Raw({} bytes)", self.0.len())
-    }
+unparsed! {
+    /// A part of an object that travels unparsed, unknown fields and all: a pod template.
+    Raw;
+    /// Bytes that are no message: a certificate, or JSON. The last occurrence counts.
+    Contents;
 }
 
 impl Field for Raw {
@@ -201,31 +215,6 @@ impl Field for Raw {
         if !self.0.is_empty() {
             put_bytes(out, number, &self.0);
         }
-    }
-}
-
-/// Bytes that are no message: a certificate, or JSON. The last occurrence counts. They share the object's buffer.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct Contents(pub Bytes);
-
-impl std::ops::Deref for Contents {
-    type Target = Bytes;
-
-    fn deref(&self) -> &Bytes {
-        &self.0
-    }
-}
-
-impl From<Bytes> for Contents {
-    fn from(bytes: Bytes) -> Self {
-        Self(bytes)
-    }
-}
-
-impl fmt::Debug for Contents {
-    /// The length only: the contents may be secret.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Contents({} bytes)", self.0.len())
     }
 }
 

@@ -56,6 +56,7 @@ pub(crate) struct Fake {
     pub(crate) state: Mutex<State>,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own that a test chooses")]
 pub(crate) struct State {
     pub(crate) controllers: Vec<ControllerState>,
     pub(crate) overrides: OverrideSet,
@@ -77,6 +78,7 @@ pub(crate) struct State {
     /// Nothing may be read.
     pub(crate) untouchable: bool,
     pub(crate) lease_policy: LeasePolicyState,
+    pub(crate) coordinated: bool,
     /// How often the states of all controllers, or the details of a queue, were computed.
     pub(crate) computed: usize,
 }
@@ -233,6 +235,7 @@ impl Fake {
                 late: None,
                 untouchable: false,
                 lease_policy: LeasePolicyState::Unknown,
+                coordinated: false,
                 computed: 0,
             }),
         }
@@ -433,6 +436,10 @@ impl Manager for Fake {
 
     fn leases(&self) -> Vec<LeaseState> {
         self.state.lock().leases.clone()
+    }
+
+    fn is_coordinated(&self) -> bool {
+        self.state.lock().coordinated
     }
 
     fn lease_policy(&self) -> LeasePolicyState {

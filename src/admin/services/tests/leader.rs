@@ -141,6 +141,17 @@ async fn leadership_is_handed_over() {
 }
 
 #[tokio::test]
+async fn leadership_is_given_up_by_force_for_a_kube_controller_manager_that_stands_by() {
+    let bench = Bench::new().await;
+    bench.manager.set(|state| state.replicas.truncate(1));
+    let refused = bench.leader().step_down(jane(step_down())).await;
+    assert_eq!(why(refused), (Code::FailedPrecondition, "NO_CANDIDATE".to_owned()));
+    let forced = proto::StepDownRequest { force: true, ..step_down() };
+    assert!(bench.leader().step_down(jane(forced)).await.is_ok());
+    assert_eq!(bench.manager.state.lock().stepped_down, [None]);
+}
+
+#[tokio::test]
 async fn leadership_is_kept_when_nobody_could_take_it() {
     let bench = Bench::new().await;
     let mut client = bench.leader();
@@ -152,9 +163,15 @@ async fn leadership_is_kept_when_nobody_could_take_it() {
         why(client.step_down(jane(named("node-b_3"))).await),
         (Code::NotFound, "REPLICA_NOT_FOUND".into())
     );
+    bench.manager.set(|state| state.coordinated = true);
+    assert_eq!(why(client.step_down(jane(named(OTHER))).await), precondition("SETTING"));
+    bench.manager.set(|state| state.coordinated = false);
     bench.manager.set(|state| state.replicas[1].live = false);
     assert_eq!(why(client.step_down(jane(named(OTHER))).await), precondition("SUCCESSOR_NOT_LIVE"));
     assert_eq!(why(client.step_down(jane(step_down())).await), precondition("NO_CANDIDATE"));
+    // Force is for candidates that announce themselves nowhere, and not for a successor that is known to be dead.
+    let forced = proto::StepDownRequest { force: true, ..named(OTHER) };
+    assert_eq!(why(client.step_down(jane(forced)).await), precondition("SUCCESSOR_NOT_LIVE"));
     bench.manager.set(|state| state.replicas[1].live = true);
     let expecting = proto::StepDownRequest { expected_leader_identity: Some(OTHER.into()), ..step_down() };
     assert_eq!(why(client.step_down(jane(expecting)).await), precondition("LEADER_CHANGED"));

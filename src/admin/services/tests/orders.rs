@@ -227,6 +227,25 @@ async fn disable_all_at_a_standby_covers_what_the_flags_of_any_leader_select() {
 }
 
 #[tokio::test]
+async fn reads_are_marked_at_a_replica_with_other_flags_than_the_leaders() {
+    let differ = async |bench: &Bench| {
+        let mut client = ControllerServiceClient::new(bench.channel.clone());
+        let request = proto::GetControllerRequest { name: NODES.to_owned() };
+        let one = client.get_controller(jane(request)).await.unwrap().into_inner().flags_differ;
+        let all = client.list_controllers(jane(proto::ListControllersRequest::default())).await;
+        assert_eq!(all.unwrap().into_inner().flags_differ, one);
+        one
+    };
+    let pair = Pair::new("--controllers=*", "--controllers=*,-nodelifecycle").await;
+    assert!(differ(&pair.other).await && !differ(&pair.leader).await);
+    let equal = Pair::new("--controllers=*", "--controllers=*").await;
+    assert!(!differ(&equal.other).await);
+    // An older version and a kube-controller-manager announce no digest.
+    pair.other.manager.state.lock().replicas[1].selection = String::new();
+    assert!(!differ(&pair.other).await);
+}
+
+#[tokio::test]
 async fn other_flags_than_the_leaders_refuse_and_name_the_leader() {
     let pair = Pair::new("--controllers=*", "--controllers=*,-nodelifecycle").await;
     let refused = pair.order(false, CRON, Call::Enable { force: false }).await.unwrap_err();

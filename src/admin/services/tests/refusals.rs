@@ -86,11 +86,11 @@ async fn a_refused_call_reads_nothing_of_the_manager() {
             method.rpc
         );
     }
-    // Health needs no credentials, and looks at no queue.
+    // Health asks for no role, and looks at no queue. The health of controllers asks for credentials.
     let mut health = HealthClient::new(bench.channel.clone());
     for service in ["", "leader", "deployment", "deployment-controller", "coxswain.admin.v1.QueueService"] {
         let request = HealthCheckRequest { service: service.to_owned() };
-        assert!(health.check(request).await.is_ok(), "{service}");
+        assert!(health.check(by("outsider", request)).await.is_ok(), "{service}");
     }
     // The reads are what is forbidden: whoever may call does not get past them.
     bench.manager.state.lock().untouchable = false;

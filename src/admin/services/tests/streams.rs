@@ -308,7 +308,7 @@ async fn streams_end_with_their_deadline_and_with_the_process() {
 }
 
 #[tokio::test]
-async fn health_is_for_everyone() {
+async fn health_is_for_everyone_and_that_of_controllers_for_callers_with_credentials() {
     use tonic_health::pb::HealthCheckRequest;
     use tonic_health::pb::health_check_response::ServingStatus::{self, NotServing, ServiceUnknown, Serving};
     use tonic_health::pb::health_client::HealthClient;
@@ -326,8 +326,15 @@ async fn health_is_for_everyone() {
         ("job-controller", NotServing),
         ("token-cleaner-controller", NotServing),
     ] {
-        let status = client.check(request(name)).await.unwrap().into_inner().status();
+        let status = client.check(by("outsider", request(name))).await.unwrap().into_inner().status();
         assert_eq!(status, expected, "{name}");
+        let stranger = client.check(request(name)).await.map(|status| status.into_inner().status());
+        if name.starts_with("deployment") || name.ends_with("-controller") {
+            assert_eq!(why(stranger).0, Code::Unauthenticated, "{name}");
+            assert_eq!(why(client.watch(request(name)).await.map(drop)).0, Code::Unauthenticated, "{name}");
+        } else {
+            assert_eq!(stranger.unwrap(), expected, "{name}");
+        }
     }
     assert_eq!(client.check(request("nobody")).await.unwrap_err().code(), Code::NotFound);
 
@@ -335,7 +342,7 @@ async fn health_is_for_everyone() {
         response.unwrap().status()
     };
     let mut leader = client.watch(request("leader")).await.unwrap().into_inner();
-    let mut deployment = client.watch(request("deployment-controller")).await.unwrap().into_inner();
+    let mut deployment = client.watch(jane(request("deployment-controller"))).await.unwrap().into_inner();
     let mut nobody = client.watch(request("nobody")).await.unwrap().into_inner();
     assert_eq!(status(leader.message().await.unwrap()), Serving);
     assert_eq!(status(deployment.message().await.unwrap()), Serving);

@@ -212,15 +212,19 @@ pub(super) static ROWS: &[Row] = &[
             seeder.make_deleted("podgroups", json!({ "metadata": metadata, "spec": {} }));
         })
     },
-    row("ttl-after-finished-controller", "delete jobs.batch", |seeder| {
-        let ended = seeder.ago(SignedDuration::from_mins(10));
-        let job = json!({ "spec": { "template": once(), "ttlSecondsAfterFinished": 60 } });
-        let status = json!({
-            "startTime": ended, "completionTime": ended, "succeeded": 1,
-            "conditions": [{ "type": "Complete", "status": "True", "lastTransitionTime": ended }],
-        });
-        seeder.make_with_status("jobs", job, status);
-    }),
+    Row {
+        // After a conflict the Job is read live, and deleted at that version.
+        writes_per_pass: 2,
+        ..row("ttl-after-finished-controller", "delete jobs.batch", |seeder| {
+            let ended = seeder.ago(SignedDuration::from_mins(10));
+            let job = json!({ "spec": { "template": once(), "ttlSecondsAfterFinished": 60 } });
+            let status = json!({
+                "startTime": ended, "completionTime": ended, "succeeded": 1,
+                "conditions": [{ "type": "Complete", "status": "True", "lastTransitionTime": ended }],
+            });
+            seeder.make_with_status("jobs", job, status);
+        })
+    },
 ];
 
 fn replica_set(seeder: &mut Seeder<'_>, replicas: u32) -> Json {

@@ -1111,8 +1111,11 @@ type ListControllersResponse struct {
 	TotalSize int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	// Overrides that have no effect, whatever the filter.
 	InvalidOverrides []*InvalidOverride `protobuf:"bytes,4,rep,name=invalid_overrides,json=invalidOverrides,proto3" json:"invalid_overrides,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Whether `--controllers` or `--admin-overrides` of the replica that answers is known to differ from the leader's. The flags of the leader
+	// decide: ask the leader.
+	FlagsDiffer   bool `protobuf:"varint,5,opt,name=flags_differ,json=flagsDiffer,proto3" json:"flags_differ,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListControllersResponse) Reset() {
@@ -1173,6 +1176,13 @@ func (x *ListControllersResponse) GetInvalidOverrides() []*InvalidOverride {
 	return nil
 }
 
+func (x *ListControllersResponse) GetFlagsDiffer() bool {
+	if x != nil {
+		return x.FlagsDiffer
+	}
+	return false
+}
+
 // Request of GetController.
 type GetControllerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1223,7 +1233,10 @@ func (x *GetControllerRequest) GetName() string {
 type GetControllerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The controller.
-	Controller    *Controller `protobuf:"bytes,1,opt,name=controller,proto3" json:"controller,omitempty"`
+	Controller *Controller `protobuf:"bytes,1,opt,name=controller,proto3" json:"controller,omitempty"`
+	// Whether `--controllers` or `--admin-overrides` of the replica that answers is known to differ from the leader's. The flags of the leader
+	// decide: ask the leader.
+	FlagsDiffer   bool `protobuf:"varint,2,opt,name=flags_differ,json=flagsDiffer,proto3" json:"flags_differ,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1263,6 +1276,13 @@ func (x *GetControllerResponse) GetController() *Controller {
 		return x.Controller
 	}
 	return nil
+}
+
+func (x *GetControllerResponse) GetFlagsDiffer() bool {
+	if x != nil {
+		return x.FlagsDiffer
+	}
+	return false
 }
 
 // Request of EnableController.
@@ -2083,19 +2103,21 @@ const file_coxswain_admin_v1_controllers_proto_rawDesc = "" +
 	"\x06filter\x18\x01 \x01(\v2#.coxswain.admin.v1.ControllerFilterR\x06filter\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"\xf2\x01\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"\x95\x02\n" +
 	"\x17ListControllersResponse\x12?\n" +
 	"\vcontrollers\x18\x01 \x03(\v2\x1d.coxswain.admin.v1.ControllerR\vcontrollers\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
 	"\n" +
 	"total_size\x18\x03 \x01(\x05R\ttotalSize\x12O\n" +
-	"\x11invalid_overrides\x18\x04 \x03(\v2\".coxswain.admin.v1.InvalidOverrideR\x10invalidOverrides\"*\n" +
+	"\x11invalid_overrides\x18\x04 \x03(\v2\".coxswain.admin.v1.InvalidOverrideR\x10invalidOverrides\x12!\n" +
+	"\fflags_differ\x18\x05 \x01(\bR\vflagsDiffer\"*\n" +
 	"\x14GetControllerRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"V\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"y\n" +
 	"\x15GetControllerResponse\x12=\n" +
 	"\n" +
 	"controller\x18\x01 \x01(\v2\x1d.coxswain.admin.v1.ControllerR\n" +
-	"controller\"\x84\x02\n" +
+	"controller\x12!\n" +
+	"\fflags_differ\x18\x02 \x01(\bR\vflagsDiffer\"\x84\x02\n" +
 	"\x17EnableControllerRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x125\n" +

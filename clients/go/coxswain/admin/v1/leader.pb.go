@@ -505,7 +505,10 @@ type StepDownRequest struct {
 	// Answer only once another replica leads, or else as soon as this one has let go.
 	Wait bool `protobuf:"varint,4,opt,name=wait,proto3" json:"wait,omitempty"`
 	// Check everything and change nothing.
-	DryRun        bool `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	DryRun bool `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// Give leadership up even if no other replica shows signs of life. A kube-controller-manager that stands by takes it, but announces
+	// itself nowhere. If nobody takes it, nobody leads for the lease duration, and then this replica leads again.
+	Force         bool `protobuf:"varint,6,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -571,6 +574,13 @@ func (x *StepDownRequest) GetWait() bool {
 func (x *StepDownRequest) GetDryRun() bool {
 	if x != nil {
 		return x.DryRun
+	}
+	return false
+}
+
+func (x *StepDownRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
 	}
 	return false
 }
@@ -655,13 +665,14 @@ const file_coxswain_admin_v1_leader_proto_rawDesc = "" +
 	"\x13WatchLeaderResponse\x121\n" +
 	"\x06leader\x18\x01 \x01(\v2\x19.coxswain.admin.v1.LeaderR\x06leader\x126\n" +
 	"\breplicas\x18\x02 \x03(\v2\x1a.coxswain.admin.v1.ReplicaR\breplicas\x12A\n" +
-	"\toverrides\x18\x1e \x01(\v2#.coxswain.admin.v1.OverridesInForceR\toverrides\"\xe1\x01\n" +
+	"\toverrides\x18\x1e \x01(\v2#.coxswain.admin.v1.OverridesInForceR\toverrides\"\xf7\x01\n" +
 	"\x0fStepDownRequest\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12-\n" +
 	"\x12successor_identity\x18\x02 \x01(\tR\x11successorIdentity\x12=\n" +
 	"\x18expected_leader_identity\x18\x03 \x01(\tH\x00R\x16expectedLeaderIdentity\x88\x01\x01\x12\x12\n" +
 	"\x04wait\x18\x04 \x01(\bR\x04wait\x12\x17\n" +
-	"\adry_run\x18\x05 \x01(\bR\x06dryRunB\x1b\n" +
+	"\adry_run\x18\x05 \x01(\bR\x06dryRun\x12\x14\n" +
+	"\x05force\x18\x06 \x01(\bR\x05forceB\x1b\n" +
 	"\x19_expected_leader_identity\"E\n" +
 	"\x10StepDownResponse\x121\n" +
 	"\x06leader\x18\x01 \x01(\v2\x19.coxswain.admin.v1.LeaderR\x06leader*|\n" +

@@ -585,10 +585,15 @@ class ListControllersResponse(_message.Message):
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     TOTAL_SIZE_FIELD_NUMBER: _builtins.int
     INVALID_OVERRIDES_FIELD_NUMBER: _builtins.int
+    FLAGS_DIFFER_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """For the next page; empty on the last one."""
     total_size: _builtins.int
     """Number of controllers that match, over all pages."""
+    flags_differ: _builtins.bool
+    """Whether `--controllers` or `--admin-overrides` of the replica that answers is known to differ from the leader's. The flags of the leader
+    decide: ask the leader.
+    """
     @_builtins.property
     def controllers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Controller]:
         """A page of controllers, by name."""
@@ -604,10 +609,11 @@ class ListControllersResponse(_message.Message):
         next_page_token: _builtins.str = ...,
         total_size: _builtins.int = ...,
         invalid_overrides: _abc.Iterable[Global___InvalidOverride] | None = ...,
+        flags_differ: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["controllers", b"controllers", "invalid_overrides", b"invalid_overrides", "next_page_token", b"next_page_token", "total_size", b"total_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["controllers", b"controllers", "flags_differ", b"flags_differ", "invalid_overrides", b"invalid_overrides", "next_page_token", b"next_page_token", "total_size", b"total_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -642,6 +648,11 @@ class GetControllerResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CONTROLLER_FIELD_NUMBER: _builtins.int
+    FLAGS_DIFFER_FIELD_NUMBER: _builtins.int
+    flags_differ: _builtins.bool
+    """Whether `--controllers` or `--admin-overrides` of the replica that answers is known to differ from the leader's. The flags of the leader
+    decide: ask the leader.
+    """
     @_builtins.property
     def controller(self) -> Global___Controller:
         """The controller."""
@@ -650,10 +661,11 @@ class GetControllerResponse(_message.Message):
         self,
         *,
         controller: Global___Controller | None = ...,
+        flags_differ: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["controller", b"controller"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["controller", b"controller"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["controller", b"controller", "flags_differ", b"flags_differ"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

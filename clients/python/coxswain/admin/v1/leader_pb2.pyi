@@ -277,6 +277,7 @@ class StepDownRequest(_message.Message):
     EXPECTED_LEADER_IDENTITY_FIELD_NUMBER: _builtins.int
     WAIT_FIELD_NUMBER: _builtins.int
     DRY_RUN_FIELD_NUMBER: _builtins.int
+    FORCE_FIELD_NUMBER: _builtins.int
     reason: _builtins.str
     """Why, for the audit log. At most 1024 bytes."""
     successor_identity: _builtins.str
@@ -287,6 +288,10 @@ class StepDownRequest(_message.Message):
     """Answer only once another replica leads, or else as soon as this one has let go."""
     dry_run: _builtins.bool
     """Check everything and change nothing."""
+    force: _builtins.bool
+    """Give leadership up even if no other replica shows signs of life. A kube-controller-manager that stands by takes it, but announces
+    itself nowhere. If nobody takes it, nobody leads for the lease duration, and then this replica leads again.
+    """
     def __init__(
         self,
         *,
@@ -295,10 +300,11 @@ class StepDownRequest(_message.Message):
         expected_leader_identity: _builtins.str | None = ...,
         wait: _builtins.bool = ...,
         dry_run: _builtins.bool = ...,
+        force: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_leader_identity", b"_expected_leader_identity", "expected_leader_identity", b"expected_leader_identity"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_leader_identity", b"_expected_leader_identity", "dry_run", b"dry_run", "expected_leader_identity", b"expected_leader_identity", "reason", b"reason", "successor_identity", b"successor_identity", "wait", b"wait"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_leader_identity", b"_expected_leader_identity", "dry_run", b"dry_run", "expected_leader_identity", b"expected_leader_identity", "force", b"force", "reason", b"reason", "successor_identity", b"successor_identity", "wait", b"wait"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__expected_leader_identity: _TypeAlias = _typing.Literal["expected_leader_identity"]  # noqa: Y015
     _WhichOneofArgType__expected_leader_identity: _TypeAlias = _typing.Literal["_expected_leader_identity", b"_expected_leader_identity"]  # noqa: Y015

@@ -80,10 +80,10 @@ class LeaderServiceServicer:
         flight end, and only then is the Lease released. Asks for `update` on `leader`.
 
         `FAILED_PRECONDITION`: another replica leads, which is the expected one (`NOT_LEADER`, with `leader_address` in the
-        metadata), no other
-        replica shows signs of life (`NO_CANDIDATE`), the named successor does not (`SUCCESSOR_NOT_LIVE`), the leader is
-        not who was expected, another replica leads and none was expected, or its term ended before this request was carried out (`LEADER_CHANGED`; do not send the call to
-        the next leader), or leader election is off (`NO_LEADER_ELECTION`). `NOT_FOUND`
+        metadata), no other replica shows signs of life and the request does not set `force` (`NO_CANDIDATE`), the named successor does not
+        (`SUCCESSOR_NOT_LIVE`), a successor is named although the API server chooses the leader (`SETTING`: coordinated leader election), the
+        leader is not who was expected, another replica leads and none was expected, or its term ended before this request was carried out
+        (`LEADER_CHANGED`; do not send the call to the next leader), or leader election is off (`NO_LEADER_ELECTION`). `NOT_FOUND`
         (`REPLICA_NOT_FOUND`): no replica has the successor's identity. `UNAVAILABLE` (`API_SERVER`): the Lease could not be
         released in good order; another replica leads once it has run out. `DEADLINE_EXCEEDED` (`TIMEOUT`): with `wait`, nobody
         else leads yet.

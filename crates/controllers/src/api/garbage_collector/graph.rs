@@ -140,6 +140,13 @@ impl Graph {
         self.tell_transitions(id, before, affected);
     }
 
+    /// The next version of an object that is seen counts, also if it is older than the known one: versions have gone back.
+    pub fn forget_version(&mut self, uid: &Uid) {
+        if let Some(node) = self.nodes.find(uid).and_then(|id| self.nodes.get_mut(id)) {
+            node.version = 0;
+        }
+    }
+
     /// An object of `kind` is gone. Told of another kind's object or of an unknown one, it does nothing.
     pub fn remove(
         &mut self,
@@ -277,11 +284,14 @@ impl Graph {
 
     /// A virtual node became an object: references that point elsewhere do not mean it.
     fn appeared(&mut self, id: NodeId, affected: &mut AffectedObjects) {
+        // Also without dependents: those of an import that keeps UIDs, or of a restore, may come later.
+        if !self.absence.is_empty() {
+            let place = self.place_of(id);
+            self.absence.unlearn(&place);
+        }
         if self.nodes.get(id).is_none_or(|node| node.dependents().is_empty()) {
             return;
         }
-        let place = self.place_of(id);
-        self.absence.unlearn(&place);
         let Some(owner) = self.nodes.get(id) else { return };
         self.tell_dependents(id, affected, |dependent, edge| {
             !owner.is_at(&edge.coordinates, &dependent.namespace)

@@ -56,6 +56,7 @@ use parking_lot::Mutex;
 use prometheus::IntCounter;
 
 use coxswain_machinery::api::Kind;
+use coxswain_machinery::api::meta::ObjectMeta;
 use coxswain_machinery::framework::{
     ApiResource, Build, BuildError, Built, DefaultState, Descriptor, DynamicRoom, DynamicWatches, Enqueue,
     Grant, Loop, LoopSettings, Memory, Observation, ObserveError, Outcome, QpsFactor, Reads, ReconcileEnd,
@@ -106,6 +107,11 @@ const ORPHAN: &str = "garbage_collector_attempt_to_orphan";
 /// original has it so.
 const QPS_FACTOR: QpsFactor = QpsFactor { qps: 2.0, burst: 1 };
 
+/// How long an object waits for the caches to show what was written for it. The lists of some aggregated API servers have no resource
+/// version, or count versions by object: such a cache never shows it. A cache that is late makes no wrong delete, as all deletes name what
+/// was judged.
+const LONGEST_WAIT: Duration = Duration::from_mins(5);
+
 /// Resources that come in masses, go by themselves and own nothing, by group and name.
 const IGNORED: &[(&str, &str)] = &[("", "events"), ("events.k8s.io", "events")];
 
@@ -128,6 +134,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         kind: None,
         settings: LoopSettings {
             qps_factor: QPS_FACTOR,
+            longest_wait: Some(LONGEST_WAIT),
             ..LoopSettings::with_workers(flags.concurrent_gc_syncs)
         },
         wake_ups: Vec::new(),
@@ -182,7 +189,13 @@ impl DynamicRoom for Hub {
         {
             let mut graph = self.graph.lock();
             match (delta.new, delta.old) {
-                (Some(now), _) => graph.observe(kind, now.meta(), &mut affected),
+                (Some(now), old) => {
+                    // etcd was restored from a copy: what the cache holds now counts, not what was newer.
+                    if delta.is_news() && old.is_some_and(|old| has_gone_back(old.meta(), now.meta())) {
+                        graph.forget_version(&now.meta().uid);
+                    }
+                    graph.observe(kind, now.meta(), &mut affected);
+                }
                 (None, Some(last)) => graph.gone(kind, last.meta(), &mut affected),
                 (None, None) => {}
             }
@@ -217,6 +230,11 @@ impl DynamicRoom for Hub {
     fn failed(&self, _: &str) {
         self.sync_errors.inc();
     }
+}
+
+/// Whether a cache replaced an object by an older version of it.
+fn has_gone_back(before: &ObjectMeta, now: &ObjectMeta) -> bool {
+    before.uid == now.uid && before.version().zip(now.version()).is_some_and(|(before, now)| now < before)
 }
 
 /// Puts what is worth a look into the queues.

@@ -144,6 +144,16 @@ impl Others {
     pub(super) fn new(quotas: Lister<ResourceQuota>, recounts: Recounts) -> Self {
         Self { quotas, recounts }
     }
+
+    /// Counts the quotas that limit objects of a kind.
+    fn recount(&self, kind: &'static Kind, enqueue: Enqueue<'_>) {
+        let source = source(kind);
+        for quota in self.quotas.list() {
+            if counts(&quota, source) {
+                enqueue(PRIMARY, self.recounts.due(Key::of(&quota.metadata)));
+            }
+        }
+    }
 }
 
 fn source(kind: &'static Kind) -> Measured<'static> {
@@ -179,13 +189,13 @@ impl DynamicRoom for Others {
     }
 
     /// What it had was told before, if it went with the definition of a custom resource; behind an aggregated API it may be
-    /// there yet. Those who count it look for it from now on, until it is served again.
+    /// there yet.
     fn forgotten(&self, kind: &'static Kind, enqueue: Enqueue<'_>) {
-        let source = source(kind);
-        for quota in self.quotas.list() {
-            if counts(&quota, source) {
-                enqueue(PRIMARY, self.recounts.due(Key::of(&quota.metadata)));
-            }
-        }
+        self.recount(kind, enqueue);
+    }
+
+    /// Quotas keep their counts of a resource while it is not served.
+    fn synced(&self, kind: &'static Kind, enqueue: Enqueue<'_>) {
+        self.recount(kind, enqueue);
     }
 }

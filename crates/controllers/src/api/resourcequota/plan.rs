@@ -30,8 +30,6 @@ pub(super) use usage::{storage, storage_class, takes};
 /// How long after its status was written, here or by admission, a quota is counted once more: what admission had charged by
 /// then is stored, or will never be.
 const COUNT_AGAIN: Duration = Duration::from_secs(5);
-/// How soon a resource that nobody serves is looked for again: discovery is as old at most.
-const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 pub(super) fn plan(view: &View, now: Timestamp) -> Plan {
     let quota = &view.quota;
@@ -54,8 +52,8 @@ pub(super) fn plan(view: &View, now: Timestamp) -> Plan {
             Count::NotYet => {
                 plan.retry = Some(format!("{name} can't be counted yet: its cache is not filled"));
             }
-            Count::NotServed => plan.look_again_after(LOOK_AGAIN),
-            Count::Unknown => {}
+            // The quota is counted again when the resource is served.
+            Count::NotServed | Count::Unknown => {}
         }
         if let Some(before) = before {
             used.insert(name, before.clone());

@@ -85,6 +85,12 @@ fn is_same_pod(old: &Pod, new: &Pod) -> bool {
     old.metadata.uid == new.metadata.uid
         && old.spec.node_name == new.spec.node_name
         && old.status.resource_claim_statuses == new.status.resource_claim_statuses
+        && old.status.extended_resource_claim_status == new.status.extended_resource_claim_status
+}
+
+/// Whether a pod has claims, by its spec or for extended resources.
+fn has_claims(pod: &Pod) -> bool {
+    !pod.shape.resource_claims.is_empty() || pod.status.extended_resource_claim_status.is_some()
 }
 
 /// A pod with claims concerns its own key when it is new, is bound or has other claims; and when it goes, if it was waited for.
@@ -96,7 +102,7 @@ pub(super) fn own(timers: Arc<Timers>) -> KeyMap {
         }
         let Some(pod) = new.or(old) else { return };
         let key = Key::of(&pod.metadata);
-        let may_wait = new.is_some_and(|pod| !pod.shape.resource_claims.is_empty());
+        let may_wait = new.is_some_and(has_claims);
         if may_wait || timers.entry(&key).is_some() {
             add(key);
         }
@@ -221,8 +227,7 @@ pub(super) fn rules_of_claims(caches: Arc<Caches>) -> KeyMap {
 pub(super) fn rules_of_pods(caches: Arc<Caches>) -> KeyMap {
     Arc::new(move |delta: Delta<'_>, add: &mut dyn FnMut(Key)| {
         let (old, new) = delta.typed::<Pod>();
-        let Some(pod) = new.or(old).filter(|pod| delta.is_news() && !pod.shape.resource_claims.is_empty())
-        else {
+        let Some(pod) = new.or(old).filter(|pod| delta.is_news() && has_claims(pod)) else {
             return;
         };
         let is_same = |(old, new): (&Pod, &Pod)| {
@@ -234,7 +239,9 @@ pub(super) fn rules_of_pods(caches: Arc<Caches>) -> KeyMap {
         let named = pod.shape.resource_claims.iter().filter_map(|entry| entry.claim.as_ref());
         let made = pod.status.resource_claim_statuses.iter();
         let made = made.filter_map(|made| made.resource_claim_name.as_ref());
-        for name in named.chain(made) {
+        let extended = pod.status.extended_resource_claim_status.as_deref();
+        let extended = extended.map(|extended| &extended.resource_claim_name);
+        for name in named.chain(made).chain(extended) {
             let key = Key::new(pod.metadata.namespace.clone(), name.clone());
             if let Some(claim) = caches.claims.get(&key) {
                 rules_of_claim(&caches, &claim, add);

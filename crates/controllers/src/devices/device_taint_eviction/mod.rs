@@ -19,8 +19,8 @@
 //! What it rests on: before a pod goes, the pod is read live, and so are the claims, slices and rules for which it goes; what is
 //! found decides. The delete carries the UID. So a cache that lags evicts nobody, nor does an API server that cannot be asked.
 //!
-//! It uses deletes and not the Eviction API, as the original does. It leaves pods alone that are not bound, and devices that pods
-//! have as extended resources.
+//! It uses deletes and not the Eviction API, as the original does. It leaves pods alone that are not bound. Devices that pods
+//! have as extended resources count, as in 1.38.
 
 use std::sync::Arc;
 

@@ -37,7 +37,7 @@ pub(super) struct World<'a> {
     pub(super) supposing: Option<&'a Uid>,
 }
 
-/// A claim that a pod uses by its spec.
+/// A claim that a pod uses.
 struct Used<'a> {
     claim: &'a Str,
     /// It was made for the pod.
@@ -156,16 +156,20 @@ impl Caches {
     }
 }
 
-/// The claims that a pod uses, as far as their names are known. Those of extended resources are not among them.
+/// The claims that a pod uses, as far as their names are known: those of its spec, and the one for its extended resources. The
+/// original of 1.37 leaves the latter out, that of 1.38 does not.
 fn used(pod: &Pod) -> impl Iterator<Item = Used<'_>> {
     let statuses = pod.status.resource_claim_statuses.iter();
     let recorded: HashMap<&Str, _> = statuses.rev().map(|recorded| (&recorded.name, recorded)).collect();
-    pod.shape.resource_claims.iter().filter_map(move |entry| {
+    let extended = pod.status.extended_resource_claim_status.as_deref();
+    let extended = extended.map(|extended| Used { claim: &extended.resource_claim_name, is_made: true });
+    let of_spec = pod.shape.resource_claims.iter().filter_map(move |entry| {
         if let Some(claim) = &entry.claim {
             return Some(Used { claim, is_made: false });
         }
         recorded.get(&entry.name)?.resource_claim_name.as_ref().map(|claim| Used { claim, is_made: true })
-    })
+    });
+    of_spec.chain(extended)
 }
 
 /// The value under which things of a pool are filed.

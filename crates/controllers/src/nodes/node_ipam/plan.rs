@@ -28,9 +28,13 @@ pub(super) fn plan(view: &View, _: Timestamp) -> Plan<Note> {
             let error = format!("the node {} {why}", view.node.metadata.name);
             Plan { retry: Some(error), ..plan }.with_note(Note::default())
         }
-        Standing::Held(why) => {
-            Plan { retry: Some(format!("no node gets a range: {why}")), ..plan }.with_note(waits)
+        // kube-controller-manager does not start then, which every alert on restarts sees.
+        Standing::Held(why) => Plan {
+            steps: vec![Step::Emit(event(&view.node, "CIDRNotAvailable"))],
+            retry: Some(format!("no node gets a range: {why}")),
+            ..plan
         }
+        .with_note(waits),
         Standing::Full(range) => Plan {
             steps: vec![Step::Emit(event(&view.node, "CIDRNotAvailable"))],
             retry: Some(format!("no block of {range} is left")),

@@ -284,6 +284,8 @@ fn who_was_there_before_and_does_not_fit_keeps_all_from_getting_a_range() {
         assert!(told.contains(why) && plan.steps.is_empty(), "{told}");
         let (plan, told) = looked_at(&pool, &node("new", &[]));
         assert_eq!(plan.writes().count(), 0);
+        let [Step::Emit(event)] = &plan.steps[..] else { panic!("{:?}", plan.steps) };
+        assert_eq!(event.message, "Node new status is now: CIDRNotAvailable");
         assert_eq!(
             plan.retry,
             Some(format!("no node gets a range: the node stranger was there before, and {why}"))

@@ -133,15 +133,23 @@ fn has_been_ended(pod: &ObjectMeta) -> bool {
     pod.is_deleting() && pod.deletion_grace_period_seconds == Some(0)
 }
 
+/// Whether no finalizer but that of a foreground deletion keeps a pod.
+fn only_waits_for_dependents(pod: &ObjectMeta) -> bool {
+    pod.finalizers.iter().all(|finalizer| finalizer == "foregroundDeletion")
+}
+
 /// Whether a pod keeps a claim from being deleted. One that is not bound does not: no kubelet starts a pod whose claim is being
 /// deleted. A claim that is controlled by the pod does not wait for one that is ended and has finalizers left, for the pod may wait
-/// for the claim: one that was made for an ephemeral volume, and one of a StatefulSet that deletes it with the pod. (The original
+/// for the claim: one that was made for an ephemeral volume, and one of a StatefulSet that deletes it with the pod, if only its foreground
+/// deletion keeps the pod. With a finalizer of others, a pod that was deleted by force may still run on a node that is cut off. (The original
 /// lets the first go alone: of the second both stay for ever if the set is deleted in the foreground.)
 /// Differs: claims-of-ended-pods.
 fn holds(pod: &Pod, claim: &ObjectMeta) -> bool {
     let may_hold = |source: &PodClaimSource| {
         let goes_with_it = match source {
-            PodClaimSource::Named(_) => claim.is_controlled_by(&pod.metadata),
+            PodClaimSource::Named(_) => {
+                claim.is_controlled_by(&pod.metadata) && only_waits_for_dependents(&pod.metadata)
+            }
             PodClaimSource::Ephemeral(_) => true,
         };
         !(goes_with_it && has_been_ended(&pod.metadata))

@@ -157,7 +157,24 @@ fn an_ephemeral_volume_holds_the_claim_that_was_made_for_its_pod() {
 fn a_claim_that_goes_with_its_pod_does_not_wait_for_one_that_was_ended() {
     let with_its_pod = made_for("web", claim(&[FINALIZER], true));
     let of_another = made_for("other", claim(&[FINALIZER], true));
+    let with_finalizers = |finalizers: &[&str]| {
+        let mut pod = pod(ends(0));
+        pod.metadata.finalizers = finalizers.iter().map(|&finalizer| finalizer.into()).collect();
+        pod
+    };
     for (what, claim, pod, goes) in [
+        (
+            "once only its foreground deletion keeps it",
+            &with_its_pod,
+            with_finalizers(&["foregroundDeletion"]),
+            true,
+        ),
+        (
+            "while others keep it",
+            &with_its_pod,
+            with_finalizers(&["foregroundDeletion", "example.com/hold"]),
+            false,
+        ),
         ("while it runs", &with_its_pod, pod(|_| {}), false),
         ("while it ends", &with_its_pod, pod(ends(30)), false),
         ("once it was ended", &with_its_pod, pod(ends(0)), true),

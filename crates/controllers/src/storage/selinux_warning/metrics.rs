@@ -12,6 +12,10 @@ use coxswain_machinery::wire::Str;
 
 const NAME: &str = "selinux_warning_controller_selinux_volume_conflict";
 
+/// The most conflicts that have series. Half of 1,000 pods on one volume with another label than the rest are 500,000 conflicts, and a series
+/// takes some 1,000 bytes. Further conflicts are told by events alone.
+const MOST: usize = 10_000;
+
 /// Two pods that cannot mount one volume on one node, as the first of them sees it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Conflict {
@@ -61,11 +65,16 @@ impl Series {
 
     /// A conflict has come up on a volume.
     pub(super) fn begin(&self, conflict: Conflict) {
-        self.gauge.with_label_values(&conflict.labels()).set(1);
-        *self.volumes.lock().entry(conflict).or_default() += 1;
+        let mut volumes = self.volumes.lock();
+        if let Some(number) = volumes.get_mut(&conflict) {
+            *number += 1;
+        } else if volumes.len() < MOST {
+            self.gauge.with_label_values(&conflict.labels()).set(1);
+            volumes.insert(conflict, 1);
+        }
     }
 
-    /// A conflict has ended on a volume.
+    /// A conflict has ended on a volume. One that has no series is passed over.
     pub(super) fn end(&self, conflict: &Conflict) {
         let mut volumes = self.volumes.lock();
         let Some(number) = volumes.get_mut(conflict) else { return };

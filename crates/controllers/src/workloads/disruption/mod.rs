@@ -127,7 +127,8 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let budgets_loop = Loop {
         queue: "disruption",
         kind: Some(&POD_DISRUPTION_BUDGETS),
-        settings: LoopSettings::default(),
+        // A scale that a conversion webhook or an aggregated API does not answer would hold the only worker.
+        settings: LoopSettings { sets_aside: true, ..LoopSettings::default() },
         wake_ups,
         reconcile: Arc::new(RoomAdapter::new(room).remembered_by(told)),
     };

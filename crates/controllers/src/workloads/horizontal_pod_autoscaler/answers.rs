@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use coxswain_machinery::framework::ApiError;
@@ -53,9 +53,15 @@ fn unusable(what: impl Into<String>) -> QueryError {
     QueryError::Fetch(what.into())
 }
 
+/// Reads null as the zero value, as Go does.
+fn or_zero<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
 #[derive(Deserialize)]
 #[serde(default, bound(deserialize = "T: Deserialize<'de>"))]
 struct List<T> {
+    #[serde(deserialize_with = "or_zero")]
     kind: String,
     items: Option<Vec<T>>,
 }
@@ -69,12 +75,14 @@ impl<T> Default for List<T> {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Named {
+    #[serde(deserialize_with = "or_zero")]
     name: String,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct PodMetrics {
+    #[serde(deserialize_with = "or_zero")]
     metadata: Named,
     timestamp: Option<String>,
     window: Option<String>,
@@ -84,6 +92,7 @@ struct PodMetrics {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct ContainerMetrics {
+    #[serde(deserialize_with = "or_zero")]
     name: String,
     usage: Option<BTreeMap<String, Value>>,
 }
@@ -91,6 +100,7 @@ struct ContainerMetrics {
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
 struct MetricValue {
+    #[serde(deserialize_with = "or_zero")]
     described_object: Named,
     timestamp: Option<String>,
     window_seconds: Option<i64>,
@@ -196,9 +206,12 @@ fn time(text: Option<&str>) -> Result<Timestamp, QueryError> {
     text.parse().map(|at: WallTime| at.into()).map_err(|_| unusable("a time is none"))
 }
 
-/// A duration as Go writes it.
+/// A duration as Go writes it. A negative one covers no time.
 fn duration(text: &str) -> Result<Duration, QueryError> {
-    duration::parse(text).map_err(|_| unusable("a window is no duration"))
+    let positive = text.strip_prefix('-');
+    let window =
+        duration::parse(positive.unwrap_or(text)).map_err(|_| unusable("a window is no duration"))?;
+    Ok(if positive.is_some() { Duration::ZERO } else { window })
 }
 
 /// Why a request failed, as Kubernetes' own clients say it: by the message of a `Status`, or else by the code. `what` was asked

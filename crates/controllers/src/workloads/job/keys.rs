@@ -1,16 +1,28 @@
 //! Which Jobs, and which stray pods, a change concerns.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use super::member;
 use coxswain_machinery::api::batch::Job;
 use coxswain_machinery::api::kinds::JOBS;
 use coxswain_machinery::api::pod::Pod;
+use coxswain_machinery::api::{Index, IndexKeys, Object};
 use coxswain_machinery::framework::{KeyMap, Selecting, wake};
-use coxswain_machinery::informer::{Delta, Dependents, Lister};
+use coxswain_machinery::informer::{Delta, Dependents, Indexed, Lister};
 use coxswain_machinery::model::Key;
 use coxswain_machinery::model::owners::ControllerKey;
 use coxswain_machinery::model::selects::Selects as _;
+
+/// Tracked pods that nobody manages, by their namespace. There are few: what ends is not held up by all bare pods of a namespace.
+pub(super) static TRACKED_ORPHANS: Index = Index { name: "tracked orphan", keys: tracked_orphan };
+
+fn tracked_orphan(object: &dyn Object) -> IndexKeys {
+    let any: &dyn Any = object;
+    let is_stray = |pod: &&Pod| member::is_tracked(pod) && pod.metadata.controller().is_none();
+    let pod = any.downcast_ref::<Pod>().filter(is_stray);
+    pod.map(|pod| pod.metadata.namespace.clone()).into_iter().collect()
+}
 
 /// A Job that is new, gone, or asks for something else concerns itself, at once.
 pub(super) fn of_jobs() -> KeyMap {
@@ -72,16 +84,16 @@ pub(super) fn of_strays(jobs: Lister<Job>) -> KeyMap {
 }
 
 /// A Job that has come to its end, or is gone, concerns the tracked pods that it leaves behind.
-pub(super) fn of_leavers(pods: Dependents<Pod>) -> KeyMap {
+pub(super) fn of_leavers(pods: Dependents<Pod>, orphans: Indexed<Pod>) -> KeyMap {
     Arc::new(move |delta: Delta<'_>, add: &mut dyn FnMut(Key)| {
         let (old, new) = delta.typed::<Job>();
         let is_over = new.is_none_or(|new| old.is_some() && new.end().is_some());
         let Some(job) = new.or(old).filter(|_| is_over) else { return };
         // The controller judges pods that name the Job otherwise, too.
         let owned = pods.with_uid_of(ControllerKey::of(&job.metadata, &JOBS));
-        let free = pods.orphans(&job.metadata.namespace);
+        let free = orphans.filed(&job.metadata.namespace);
         let selected = free.into_iter().filter(|pod| job.selects(&pod.metadata.labels));
-        for pod in owned.into_iter().chain(selected).filter(|pod| member::is_tracked(pod)) {
+        for pod in owned.into_iter().filter(|pod| member::is_tracked(pod)).chain(selected) {
             add(Key::of(&pod.metadata));
         }
     })

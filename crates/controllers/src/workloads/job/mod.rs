@@ -144,7 +144,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         settings,
         wake_ups: vec![
             pods.wakes(keys::of_strays(jobs.lister())),
-            jobs.wakes(keys::of_leavers(by_controller)),
+            jobs.wakes(keys::of_leavers(by_controller, pods.index(&keys::TRACKED_ORPHANS))),
         ],
         reconcile: Arc::new(RoomAdapter::new(strays)),
     };

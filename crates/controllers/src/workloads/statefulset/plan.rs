@@ -104,7 +104,9 @@ fn cut_history(view: &View, kept: &[&Pod], plan: &mut Plan) {
     let present = view.present.revision().map(|revision| revision.metadata.name.as_str());
     let current = view.current().map(|revision| revision.metadata.name.as_str());
     let of_pods: HashSet<&str> = kept.iter().filter_map(|pod| revision_of(pod)).map(AsRef::as_ref).collect();
-    let is_used = |name: &str| present == Some(name) || current == Some(name) || of_pods.contains(name);
+    let is_used = |name: &str| {
+        present == Some(name) || current == Some(name) || of_pods.contains(&*revisions::label_value(name))
+    };
     let limit = view.set.spec.revision_history_limit;
     let surplus = revisions::surplus(&view.revisions, limit, Counted::Unused, |revision| {
         is_used(revision.metadata.name.as_str())

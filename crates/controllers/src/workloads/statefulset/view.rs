@@ -355,7 +355,12 @@ fn document_of(revision: &ControllerRevision, read: &Reads) -> Result<Found, Obs
     }
 }
 
-/// The name of the revision that a pod was made from.
+/// Returns the label of a pod that names the revision from which it was created.
 pub(super) fn revision_of(pod: &Pod) -> Option<&Str> {
     pod.metadata.labels.get(REVISION_LABEL)
+}
+
+/// Whether a pod was made from the revision of this name.
+pub(super) fn is_made_of(pod: &Pod, revision: &str) -> bool {
+    revision_of(pod).is_some_and(|held| held.as_str() == revisions::label_value(revision))
 }

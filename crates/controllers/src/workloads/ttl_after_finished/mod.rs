@@ -5,9 +5,9 @@
 //! whose time is not over waits in the queue, as an entry and no more.
 //!
 //! What it rests on: a delete carries the UID and the resource version of the Job that was judged. So the API server itself
-//! refuses to delete one whose field was raised or removed a moment ago, or that was made anew, and the key is looked at again
-//! when the cache knows it. The original reads the Job live before it deletes it; ours needs no such read, and nothing can
-//! happen after it.
+//! refuses to delete one whose field was raised or removed a moment ago, or that was made anew. Then the Job is read live, judged again and
+//! deleted at the version that was read, so a Job that changes more often than the watch shows goes, too. The original reads
+//! each Job live before it deletes it; ours needs the read after a conflict alone.
 //! Differs: ttl-delete-by-version.
 //!
 //! It never writes a Job, and has nothing to do with pods: these go before the Job by foreground deletion.
@@ -16,13 +16,14 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::live_reads::FINISHED_JOB;
 use coxswain_machinery::api::batch::Job;
 use coxswain_machinery::api::kinds::JOBS;
 use coxswain_machinery::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, Loop, LoopSettings,
-    Observation, ObserveError, Reads, Room, RoomAdapter,
+    Observation, ObserveError, Read, Reads, Room, RoomAdapter,
 };
-use coxswain_machinery::informer::{Delta, Lister};
+use coxswain_machinery::informer::{Delta, Lister, downcast};
 use coxswain_machinery::model::{Failure, Key, Plan};
 
 mod metrics;
@@ -48,7 +49,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     service_account: Some("ttl-after-finished-controller"),
     event_source: None,
     writes: &[
-        Grant { group: "batch", resource: "jobs", verbs: &["delete", "list", "watch"] },
+        Grant { group: "batch", resource: "jobs", verbs: &["delete", "get", "list", "watch"] },
         // Granted, and never used: there is nothing to tell.
         EVENTS_GRANT,
     ],
@@ -86,10 +87,27 @@ struct Controller {
 }
 
 impl Room<Note> for Controller {
+    const HEEDS_FAILURES: bool = true;
+
     type View = View;
 
-    fn observe(&self, key: &Key, _: &[Failure], _: &Reads) -> Result<Observation<View>, ObserveError> {
-        Ok(view::observe(self, key).into())
+    fn observe(
+        &self,
+        key: &Key,
+        failures: &[Failure],
+        read: &Reads,
+    ) -> Result<Observation<View>, ObserveError> {
+        if failures.is_empty() {
+            return Ok(view::observe(self, key).into());
+        }
+        if failures.iter().any(|failure| failure.code != 409) {
+            return Ok(Observation::Nothing);
+        }
+        match read.object(&JOBS, key) {
+            None => Ok(Observation::Needs(vec![FINISHED_JOB.of(Read::Object(&JOBS, key.clone()))])),
+            Some(Err(error)) => Err(ObserveError::Retry(error.to_string())),
+            Some(Ok(found)) => Ok(found.cloned().and_then(downcast).and_then(view::of_live).into()),
+        }
     }
 
     fn plan(view: &View, now: Timestamp) -> Plan<Note> {

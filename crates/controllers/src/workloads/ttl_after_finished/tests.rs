@@ -151,6 +151,59 @@ fn the_very_job_that_was_judged_is_deleted_after_its_pods() {
     assert!(write.tolerate.absent && !write.tolerate.conflict, "one that has changed is looked at again");
 }
 
+/// Somebody changes an annotation of it every few seconds, and the watch is late.
+#[test]
+fn job_that_changes_more_often_than_the_watch_shows_goes_at_the_version_that_is_read() {
+    let store = Arc::new(Store::new(&JOBS));
+    let seen = job(|_| {});
+    store.upsert(&(JOBS.decode)(&seen.to_bytes().into()).unwrap());
+    let (room, key) = (Controller { jobs: Lister::new(store) }, Key::of(&seen.metadata));
+    let failure = |code: u16, reason: &str| Failure {
+        what: "delete jobs ns/job".to_owned(),
+        verb: "delete",
+        subresource: "",
+        kind: &JOBS,
+        key: key.clone(),
+        code,
+        reason: reason.into(),
+        message: String::new(),
+        existing: None,
+    };
+    let conflict = [failure(409, "Conflict")];
+    let observed = |read: &Reads| room.observe(&key, &conflict, read).unwrap();
+    assert!(matches!(observed(&Reads::default()), Observation::Needs(needs) if needs.len() == 1));
+    let live = |job: Option<Job>| {
+        let job = job.map(|job| (JOBS.decode)(&job.to_bytes().into()).unwrap());
+        Reads::default().with_object(&JOBS, key.clone(), Ok(job))
+    };
+    let newer = |change: fn(&mut Job)| {
+        Some(job(|job| {
+            job.metadata.resource_version = "9".into();
+            change(job);
+        }))
+    };
+    let Observation::View(view) = observed(&live(newer(|_| {}))) else { panic!("it is there") };
+    let due = plan(&view, later(10_000));
+    let Verb::Delete { resource_version, .. } = &due.writes().next().unwrap().verb else { panic!("{due:?}") };
+    assert_eq!((resource_version.as_deref(), due.end), (Some("9"), true));
+    let Observation::View(view) =
+        observed(&live(newer(|job| job.spec.ttl_seconds_after_finished = Some(60))))
+    else {
+        panic!("it is there")
+    };
+    let raised = plan(&view, later(10_000));
+    assert_eq!(
+        (raised.requeue_after, raised.end, raised.steps.len()),
+        (Some(Duration::from_secs(50)), true, 0)
+    );
+    for gone in [None, newer(|job| job.spec.ttl_seconds_after_finished = None)] {
+        assert!(matches!(observed(&live(gone)), Observation::Nothing));
+    }
+    // After another refusal the key waits for its backoff.
+    let refused = room.observe(&key, &[failure(403, "Forbidden")], &Reads::default()).unwrap();
+    assert!(matches!(refused, Observation::Nothing));
+}
+
 #[test]
 fn the_message_about_a_missing_time_names_the_job() {
     let plan = plan(

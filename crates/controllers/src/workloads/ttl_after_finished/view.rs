@@ -14,6 +14,8 @@ pub(super) struct View {
     /// `None` if it does not say.
     pub(super) finished_at: Option<Time>,
     pub(super) ttl_seconds: i32,
+    /// Whether the Job was read live, after the delete of the cached one met a conflict.
+    pub(super) is_live: bool,
 }
 
 /// Whether it has finished, is to be deleted after a while, and is not being deleted.
@@ -22,8 +24,19 @@ pub(super) fn is_to_go(job: &Job) -> bool {
 }
 
 pub(super) fn observe(room: &Controller, key: &Key) -> Option<View> {
-    let job = room.jobs.get(key).filter(|job| is_to_go(job))?;
+    of_job(room.jobs.get(key)?, false)
+}
+
+/// The view of a Job that was read live.
+pub(super) fn of_live(job: Arc<Job>) -> Option<View> {
+    of_job(job, true)
+}
+
+fn of_job(job: Arc<Job>, is_live: bool) -> Option<View> {
+    if !is_to_go(&job) {
+        return None;
+    }
     let finished_at = job.end()?.last_transition_time;
     let ttl_seconds = job.spec.ttl_seconds_after_finished?;
-    Some(View { job, finished_at, ttl_seconds })
+    Some(View { job, finished_at, ttl_seconds, is_live })
 }

@@ -109,7 +109,7 @@ pub(super) async fn known(client: &ApiClient, old: Option<Known>) -> Result<Know
         return Ok(old);
     }
     let documents = [Arc::clone(&core.versions), Arc::clone(&groups.versions)];
-    Ok(Known { resources: Arc::new(ApiResources { documents }), core, groups })
+    Ok(Known { resources: Arc::new(ApiResources::new(documents)), core, groups })
 }
 
 async fn document(

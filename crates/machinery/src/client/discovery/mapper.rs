@@ -21,9 +21,9 @@ impl RestMapper {
 
     /// The resource of a kind: in `version`, or without one in the version that the server prefers.
     pub fn resource_for(&self, group: &str, version: Option<&str>, kind: &str) -> Option<&ApiResource> {
-        self.0.all().find(|held| {
-            held.group == group && held.kind == kind && version.is_none_or(|version| held.version == version)
-        })
+        self.0
+            .of_kind(kind)
+            .find(|held| held.group == group && version.is_none_or(|version| held.version == version))
     }
 
     /// The resource of an object's or owner reference's `apiVersion` and `kind`.

@@ -10,7 +10,7 @@ mod mapper;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use super::{ApiClient, ApiError, RequestPath};
 use crate::api::{Kind, dynamic};
 use crate::latest;
-use crate::random::HashSet;
+use crate::random::{HashMap, HashSet};
 use crate::wire::Str;
 
 pub use mapper::RestMapper;
@@ -128,9 +128,16 @@ pub struct ApiResources {
     /// Groups in the server's order, the versions of each in the order of its preference; first those of `/api`,
     /// then those of `/apis`.
     documents: [Arc<[GroupVersion]>; 2],
+    /// Where the resources of a kind are: document, version, resource. Made by the first who asks: a cluster has thousands of kinds, and the
+    /// garbage collector looks one up for each owner reference.
+    by_kind: OnceLock<HashMap<Str, Vec<[usize; 3]>>>,
 }
 
 impl ApiResources {
+    fn new(documents: [Arc<[GroupVersion]>; 2]) -> Self {
+        Self { documents, by_kind: OnceLock::new() }
+    }
+
     /// These resources, and group versions that are not known: for tests of rooms.
     pub fn of(known: Vec<ApiResource>, unknown: Vec<DiscoveryError>) -> Self {
         let version = |resources| GroupVersion { group: Str::EMPTY, version: Str::EMPTY, resources };
@@ -150,12 +157,32 @@ impl ApiResources {
                 }),
             }
         }
-        Self { documents: [versions.into(), failed.collect()] }
+        Self::new([versions.into(), failed.collect()])
     }
 
     /// Every resource in every version.
     pub fn all(&self) -> impl Iterator<Item = &ApiResource> {
         self.versions().filter_map(|version| version.resources.as_ref().ok()).flatten()
+    }
+
+    /// Every resource whose objects are of a kind, in every group and version, in the order of [`all`](Self::all).
+    pub fn of_kind<'a>(&'a self, kind: &str) -> impl Iterator<Item = &'a ApiResource> + use<'a> {
+        let places = self.by_kind.get_or_init(|| self.places_by_kind()).get(kind).map(Vec::as_slice);
+        places.unwrap_or_default().iter().filter_map(move |[document, version, resource]| {
+            self.documents.get(*document)?.get(*version)?.resources.as_ref().ok()?.get(*resource)
+        })
+    }
+
+    fn places_by_kind(&self) -> HashMap<Str, Vec<[usize; 3]>> {
+        let mut places: HashMap<Str, Vec<[usize; 3]>> = HashMap::default();
+        for (document, versions) in self.documents.iter().enumerate() {
+            for (version, held) in versions.iter().enumerate() {
+                for (resource, held) in held.resources.iter().flatten().enumerate() {
+                    places.entry(held.kind.clone()).or_default().push([document, version, resource]);
+                }
+            }
+        }
+        places
     }
 
     /// Every resource of a group, in every version.

@@ -324,3 +324,35 @@ async fn the_api_server_is_waited_for_and_its_last_word_is_told() {
         wait_for_api_server(&ApiClient::new(silent, "test"), Duration::from_secs(10)).await.unwrap_err();
     assert!(matches!(error.last, ApiError::Timeout { .. }));
 }
+
+#[test]
+fn resources_are_found_by_their_kind_as_if_all_were_looked_at() {
+    let resource = |group: &str, version: &str, kind: &str, plural: &str| ApiResource {
+        group: group.into(),
+        version: version.into(),
+        resource: plural.into(),
+        kind: kind.into(),
+        ..ApiResource::default()
+    };
+    let resources = ApiResources::of(
+        vec![
+            resource("", "v1", "Event", "events"),
+            resource("batch", "v1", "CronJob", "cronjobs"),
+            resource("batch", "v1beta1", "CronJob", "cronjobs"),
+            resource("events.k8s.io", "v1", "Event", "events"),
+            resource("example.com", "v1", "CronJob", "others"),
+        ],
+        vec![DiscoveryError::Stale { group_version: "metrics.k8s.io/v1beta1".to_owned() }],
+    );
+    for kind in ["Event", "CronJob", "Nothing", ""] {
+        let all: Vec<&ApiResource> = resources.all().filter(|held| held.kind == kind).collect();
+        assert_eq!(resources.of_kind(kind).collect::<Vec<_>>(), all, "{kind}");
+    }
+    let mapper = RestMapper::new(Arc::new(resources));
+    let version = |group: &str, version: Option<&str>| {
+        mapper.resource_for(group, version, "CronJob").map(|held| held.version.to_string())
+    };
+    assert_eq!(version("batch", None).as_deref(), Some("v1"));
+    assert_eq!(version("batch", Some("v1beta1")).as_deref(), Some("v1beta1"));
+    assert_eq!(version("apps", None), None);
+}

@@ -3,8 +3,11 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use http::{Method, StatusCode};
+use http::{HeaderMap, Method, StatusCode, header};
 use http_body::Body;
+use jiff::fmt::rfc2822::DateTimeParser;
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge};
 
 use tokio::time::Instant;
@@ -33,6 +36,7 @@ struct Series {
     response_size: HistogramVec,
     transports: IntGauge,
     transport_calls: IntCounterVec,
+    server_clock: ServerClock,
 }
 
 impl ClientMetrics {
@@ -78,7 +82,13 @@ impl ClientMetrics {
                 "Transports that clients asked for: hit if there was one to share, miss if it had to be made.",
                 &["result"],
             )?,
+            server_clock: ServerClock::default(),
         })))
+    }
+
+    /// Returns the present time of the API server, to a second; `None` before its first answer.
+    pub fn server_time(&self) -> Option<Timestamp> {
+        self.0.server_clock.now()
     }
 
     /// A client got a transport that others have as well.
@@ -96,6 +106,37 @@ impl ClientMetrics {
     /// The metrics of requests to one host.
     pub(in crate::client) fn of_host(&self, host: Arc<str>) -> HostMetrics {
         HostMetrics { metrics: self.clone(), host, methods: Arc::default() }
+    }
+}
+
+/// The clock of the API server, by the `Date` of its answers.
+#[derive(Debug, Default)]
+struct ServerClock(Mutex<Option<(Timestamp, Instant)>>);
+
+/// Paths that kube-apiserver serves itself. Answers of other API servers have the time of their machines.
+const OWN_PATHS: [&str; 2] = ["/api/", "/apis/coordination.k8s.io/"];
+/// How long a time that was read is used, before another answer is read.
+const CLOCK_PERIOD: Duration = Duration::from_secs(1);
+/// `Date` has whole seconds, so the time is half a second later on average.
+const HALF_A_SECOND: SignedDuration = SignedDuration::from_millis(500);
+
+impl ServerClock {
+    fn read(&self, headers: &HeaderMap) {
+        let now = Instant::now();
+        let mut held = self.0.lock();
+        if held.is_some_and(|(_, read)| now.duration_since(read) < CLOCK_PERIOD) {
+            return;
+        }
+        let date = headers.get(header::DATE).and_then(|date| date.to_str().ok());
+        let date = date.and_then(|date| DateTimeParser::new().parse_timestamp(date).ok());
+        if let Some(date) = date.and_then(|date| date.checked_add(HALF_A_SECOND).ok()) {
+            *held = Some((date, now));
+        }
+    }
+
+    fn now(&self) -> Option<Timestamp> {
+        let (date, read) = (*self.0.lock())?;
+        date.checked_add(SignedDuration::try_from(read.elapsed()).ok()?).ok()
     }
 }
 
@@ -185,6 +226,8 @@ impl Middleware for RequestMetrics {
     async fn handle<S: Next>(&self, request: ApiRequest, next: S) -> Result<ApiResponse, BoxError> {
         let method = request.method().clone();
         self.0.observe_request_size(&method, request.body().size_hint().exact().unwrap_or(0));
+        let path = request.uri().path();
+        let is_own = OWN_PATHS.iter().any(|own| path.starts_with(own));
         let mut open = (!RequestIntent::of(&request).is_watch()).then(|| Open {
             metrics: self.0.clone(),
             method: method.clone(),
@@ -195,6 +238,9 @@ impl Middleware for RequestMetrics {
         let result = next.oneshot(request).await;
         self.0.count(&method, result.as_ref().ok().map(http::Response::status));
         let response = result?;
+        if is_own {
+            self.0.metrics.0.server_clock.read(response.headers());
+        }
         Ok(match open.take() {
             None => response,
             Some(mut open) => {

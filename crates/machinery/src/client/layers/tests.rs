@@ -386,6 +386,33 @@ fn histogram(registry: &Registry, name: &str) -> prometheus::proto::Histogram {
 }
 
 #[tokio::test(start_paused = true)]
+async fn time_of_the_api_server_is_that_of_its_own_answers() {
+    let metrics = ClientMetrics::register(&Registry::new()).unwrap();
+    let ask = async |path: &str, date: &'static str| {
+        let (below, _) = mock(move |_| async move {
+            let mut response = answer(200, "");
+            response.headers_mut().insert("date", date.parse().unwrap());
+            Ok(response)
+        });
+        let middleware = RequestMetrics(metrics.of_host("host:1".into()));
+        send(middleware, below, request(Method::GET, path, "")).await.unwrap();
+        metrics.server_time().map(|time| time.to_string())
+    };
+    assert_eq!(metrics.server_time(), None);
+    // An aggregated API server has a clock of its own.
+    assert_eq!(ask("/apis/metrics.k8s.io/v1beta1/pods", "Sat, 28 Nov 2026 17:00:00 GMT").await, None);
+    assert_eq!(ask("/api/v1/pods", "today").await, None);
+    let first = ask("/api/v1/pods", "Sat, 28 Nov 2026 18:00:00 GMT").await;
+    assert_eq!(first.as_deref(), Some("2026-11-28T18:00:00.5Z"));
+    tokio::time::advance(Duration::from_secs(90)).await;
+    let later = metrics.server_time().map(|time| time.to_string());
+    assert_eq!(later.as_deref(), Some("2026-11-28T18:01:30.5Z"), "it goes on with a clock that nobody sets");
+    let path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/a";
+    let newer = ask(path, "Sat, 28 Nov 2026 18:02:00 GMT").await;
+    assert_eq!(newer.as_deref(), Some("2026-11-28T18:02:00.5Z"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn requests_are_counted_and_measured() {
     let registry = Registry::new();
     let metrics = RequestMetrics(ClientMetrics::register(&registry).unwrap().of_host("host:1".into()));

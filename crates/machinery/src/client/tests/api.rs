@@ -153,7 +153,8 @@ async fn a_status_is_understood_in_protobuf_and_in_json() {
     assert_eq!(error.retry_after(), Some(Duration::from_secs(4)));
     let body = Bytes::from_static(br#"{"kind":"Status","details":{"retryAfterSeconds":2147483647}}"#);
     for (header, status) in [(None, &body), (Some(Duration::MAX), &Bytes::new())] {
-        let error = ApiError::refused("POST", StatusCode::TOO_MANY_REQUESTS, header, status);
+        let error =
+            ApiError::refused("POST", RequestIntent::Create, StatusCode::TOO_MANY_REQUESTS, header, status);
         assert_eq!(error.retry_after(), Some(LONGEST_RETRY_AFTER), "a webhook chooses any number");
     }
     assert_eq!(error.next_page(), "further on");

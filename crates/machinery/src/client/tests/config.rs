@@ -232,3 +232,63 @@ async fn data_may_have_ends_of_lines_and_is_absent_if_empty() {
     let error = load(&kubeconfig, None).await.unwrap_err().to_string();
     assert!(error.starts_with("--kubeconfig /") && !error.contains("s3cret"), "{error}");
 }
+
+#[tokio::test]
+async fn empty_fields_of_a_kubeconfig_count_as_absent() {
+    let with = |cluster: &str, user: &str| {
+        let text = KUBECONFIG.replace("{server:", &format!("{{{cluster}server:"));
+        text.replace("user: {token: s3cret}", &format!("user: {{{user}}}"))
+    };
+    for (cluster, user) in [
+        ("tls-server-name: \"\", ", "token: s3cret"),
+        ("certificate-authority: \"\", ", "token: s3cret"),
+        ("", "client-certificate: \"\", client-key: \"\", token: s3cret"),
+        ("", "tokenFile: \"\", token: s3cret"),
+        ("", "username: \"\", password: \"\", token: s3cret"),
+    ] {
+        let text = with(cluster, user);
+        let connection = load(&text, None).await.unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert_eq!(connection.server(), "https://api.test:6443/");
+        assert_eq!(connection.authorities_file(), None, "{text}");
+        assert_eq!(connection.certificate_files(), [""; 0].map(PathBuf::from), "{text}");
+    }
+    let pki = Pki::new();
+    let (dir, path) =
+        file(&with("certificate-authority-data: \"\", certificate-authority: ca.crt, ", "token: \"\""));
+    std::fs::write(dir.path().join("ca.crt"), &pki.ca_pem).unwrap();
+    let connection = Connection::load(Some(&path), None).await.unwrap();
+    assert_eq!(connection.authorities_file(), Some(dir.path().join("ca.crt").as_path()));
+    assert_eq!(connection.root_certificates().map(<[Vec<u8>]>::len), Some(1));
+}
+
+#[tokio::test]
+async fn master_needs_no_current_context() {
+    for context in ["", "current-context: \"\"\n"] {
+        let text = KUBECONFIG.replace("current-context: here\n", context);
+        let connection = load(&text, Some("https://other:1")).await.unwrap();
+        assert_eq!(connection.server(), "https://other:1/");
+        assert!(load(&text, None).await.is_err());
+    }
+}
+
+#[tokio::test]
+async fn entries_that_are_not_used_may_lack_a_name_or_a_cluster() {
+    let pki = Pki::new();
+    let (dir, path) = file(
+        &KUBECONFIG
+            .replace("contexts: [", "contexts: [{name: other, context: {user: u}}, {context: {cluster: c}}, ")
+            .replace("clusters: [", "clusters: [{cluster: {server: \"https://other.test\"}}, ")
+            .replace("users: [", "users: [{user: {token: other}}, ")
+            .replace("{server:", "{certificate-authority: ca.crt, server:"),
+    );
+    std::fs::write(dir.path().join("ca.crt"), &pki.ca_pem).unwrap();
+    let connection = Connection::load(Some(&path), None).await.unwrap();
+    assert_eq!(connection.server(), "https://api.test:6443/");
+    assert_eq!(connection.authorities_file(), Some(dir.path().join("ca.crt").as_path()));
+    // A context that is used needs its cluster, and what is no kubeconfig stays none.
+    let used = KUBECONFIG.replace("context: {cluster: c, user: u}", "context: {user: u}");
+    for text in [used.as_str(), "contexts: [{context: 7}]", "clusters: {name: s3cret}"] {
+        let error = load(text, None).await.unwrap_err().to_string();
+        assert!(error.starts_with("--kubeconfig /") && !error.contains("s3cret"), "{error}");
+    }
+}

@@ -161,3 +161,20 @@ async fn who_waits_may_go_away_and_renewing_ends_with_its_owner() {
     assert_eq!(seen.lock().len(), 1);
     source.authorization().await.unwrap_err();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_token_is_requested_with_backoff_although_a_proxy_asks_for_no_pause() {
+    let (service, seen) = mock(|_| async {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let mut response = answer(503, r#"{"kind":"Status","code":503}"#);
+        response.headers_mut().insert("retry-after", HeaderValue::from_static("0"));
+        Ok(response)
+    });
+    let tokens = ServiceAccountTokens::new(ApiClient::new(service, "root"));
+    let source = tokens.source("job-controller");
+    drop(tokio::time::timeout(Duration::from_mins(1), source.authorization()).await);
+    tokio::time::sleep(Duration::from_mins(10)).await;
+    let requests = seen.lock().len();
+    assert!((10..400).contains(&requests), "{requests} requests in 11 minutes");
+    tokens.shutdown().await;
+}

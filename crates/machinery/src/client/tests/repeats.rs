@@ -127,6 +127,7 @@ async fn callers_of_one_shared_read_take_one_repetition() {
                     let after = Some(Duration::from_secs(1));
                     Err(crate::client::ApiError::refused(
                         label,
+                        crate::client::RequestIntent::Get,
                         StatusCode::TOO_MANY_REQUESTS,
                         after,
                         &bytes::Bytes::new(),

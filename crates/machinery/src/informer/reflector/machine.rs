@@ -54,6 +54,8 @@ pub(super) struct State {
     last_fault: Option<Cause>,
     /// Times that it was called back, since anything succeeded.
     called: u32,
+    /// The time within which it comes back when it is called for the first time.
+    spread: Duration,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -190,7 +192,13 @@ impl State {
             stuck: 0,
             last_fault: None,
             called: 0,
+            spread: SPREAD,
         }
+    }
+
+    /// The same, coming back within this time instead of a tenth of a second.
+    pub(super) fn called_within(self, spread: Duration) -> Self {
+        Self { spread, ..self }
     }
 
     /// Where a watch goes on.
@@ -283,7 +291,7 @@ impl State {
     /// whenever they succeed; so each call in vain makes the next one less urgent, until it is no more than the backoff.
     fn wait_for_server(&mut self, request: Request, at: Duration) -> Effects {
         let pause = self.backoff.fail(at);
-        let spread = SPREAD.saturating_mul(1 << self.called.min(16)).min(pause);
+        let spread = self.spread.saturating_mul(1 << self.called.min(16)).min(pause);
         self.phase = Phase::Waiting(request);
         Effects { on_store: OnStore::new(), next: Next::Await { pause, spread } }
     }

@@ -108,12 +108,19 @@ struct Failure {
     error: String,
 }
 
+/// Within this time the watches of metadata come back after an outage. There may be one for each of hundreds of custom resources, and they
+/// follow the watches that workloads and nodes depend on.
+const SPREAD_OF_METADATA: Duration = Duration::from_secs(2);
+
 impl Reflector {
     /// Runs for ever; ends by being dropped.
     pub(super) async fn run(&self) {
         let begun = Instant::now();
         let may_hold_something = self.store.is_filled();
         let mut state = State::new(self.stream, may_hold_something, Backoff::up_to(self.timing.pause));
+        if self.kind.metadata_only {
+            state = state.called_within(SPREAD_OF_METADATA);
+        }
         let mut watch: Option<Watch> = None;
         let mut asked_in = self.reachability.outages();
         let mut collected = Collected::default();

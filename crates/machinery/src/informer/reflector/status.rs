@@ -29,7 +29,7 @@ pub(in crate::informer) struct Status {
 }
 
 /// The changing facts.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(in crate::informer) struct Record {
     /// When the present watch was opened.
     pub(in crate::informer) open_since: Option<Instant>,
@@ -63,9 +63,10 @@ impl Status {
         (self.progress() == Progress::Syncing).then(|| self.begun.elapsed())
     }
 
-    /// The facts as they are now.
-    pub(in crate::informer) fn record(&self) -> Record {
-        self.record.lock().clone()
+    /// Returns what `read` takes from the facts as they are now. They are not copied: there may be many unreadable objects, and health pages
+    /// ask at every probe. `read` must take no other lock.
+    pub(in crate::informer) fn facts<T>(&self, read: impl FnOnce(&Record) -> T) -> T {
+        read(&self.record.lock())
     }
 
     pub(in crate::informer) fn progress(&self) -> Progress {

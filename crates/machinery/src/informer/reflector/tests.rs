@@ -380,6 +380,19 @@ fn a_call_ends_the_wait_and_the_backoff_goes_on_if_it_was_in_vain() {
 }
 
 #[test]
+fn many_watches_of_metadata_come_back_within_seconds_and_not_within_a_moment() {
+    let state = watching().called_within(Duration::from_secs(2));
+    let mut state = walk(state, &[(failed(Cause::Lost), 1000, &[], WATCH)]);
+    let mut at = 1000;
+    for (factor, spread) in [(1, 800), (2, 1600), (4, 2000), (8, 2000)] {
+        let (after, effects) = state.step(failed(Cause::Lost), ms(at));
+        assert_eq!(effects.next, Next::Await { pause: FIRST_WAIT * factor, spread: ms(spread) });
+        at += 800 * u64::from(factor);
+        state = after.step(Input::Elapsed, ms(at)).0;
+    }
+}
+
+#[test]
 fn calls_in_vain_end_up_no_more_urgent_than_the_backoff() {
     let mut state = walk(watching(), &[(failed(Cause::Lost), 1000, &[], WATCH)]);
     for _ in 0..20 {

@@ -71,6 +71,15 @@ fn a_document_and_its_names_are_the_originals() {
     assert_eq!(name_that_fits(&dotted, "1"), format!("{}-1", "a".repeat(250)));
 }
 
+#[test]
+fn label_of_a_revision_with_a_long_name_keeps_the_hash() {
+    let named = |length: usize| format!("{}-656b6d6c54", "a".repeat(length));
+    for (length, kept) in [(3, 3), (52, 52), (53, 52), (223, 52)] {
+        assert_eq!(label_value(&named(length)), named(kept), "{length}");
+    }
+    assert_eq!(label_value(&"a".repeat(100)), "a".repeat(63), "name without a hash");
+}
+
 /// As a server encodes it: with all scalars that the API holds by value, zero or not.
 #[test]
 fn what_is_zero_and_held_by_value_is_left_out() {

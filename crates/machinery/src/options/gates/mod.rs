@@ -23,7 +23,7 @@ const FLAG: &str = "feature-gates";
 /// Gates of what this program does where they change nothing, and why: it is made otherwise than the original.
 pub const WITHOUT_EFFECT: &[(&str, &str)] = &[
     ("AtomicFIFO", "no queue stands between a watch and its cache"),
-    ("ClientsAllowCARotation", "the CA file is read at the start"),
+    ("ClientsAllowCARotation", "the CA file is always read again"),
     ("ClientsAllowCBOR", "requests are in protobuf or JSON"),
     ("ClientsAllowTLSCacheGC", "connections go with those who use them"),
     ("ClientsPreferCBOR", "requests are in protobuf or JSON"),

@@ -10,7 +10,7 @@ use tracing_subscriber::fmt::format::{FormatEvent, JsonFields, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormattedFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use super::name_in_line;
+use super::{name_in_line, own_target};
 use crate::model::clock::SharedClock;
 use crate::telemetry;
 use crate::wire::text::lossy_text;
@@ -59,6 +59,9 @@ where
         // What the message says itself wins over what the spans around it say, and the inner span over the outer.
         for (name, value) in fields.pairs {
             object.entry(name).or_insert(value);
+        }
+        if let Some(target) = own_target(metadata) {
+            object.entry("target").or_insert_with(|| target.into());
         }
         if let Some(ids) = telemetry::tracing::present() {
             object.insert("trace_id".to_owned(), ids.trace_hex().into());

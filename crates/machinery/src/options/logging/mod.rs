@@ -17,7 +17,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use tracing::field::Field;
-use tracing::{Level, Subscriber};
+use tracing::{Level, Metadata, Subscriber};
 use tracing_subscriber::fmt::format::JsonFields;
 use tracing_subscriber::fmt::writer::{BoxMakeWriter, MakeWriterExt as _};
 use tracing_subscriber::layer::Filter;
@@ -42,6 +42,12 @@ fn name_in_line(field: &Field) -> &'static str {
         "error" => "err",
         name => name,
     }
+}
+
+/// Returns the target that a line names instead of its module. Lines of the audit log have the target `audit`, by which they are selected.
+fn own_target(metadata: &'static Metadata<'static>) -> Option<&'static str> {
+    let target = metadata.target();
+    metadata.module_path().filter(|module| *module != target).map(|_| target)
 }
 
 /// Changes `-v` while the process runs; `Err` says why it could not.

@@ -154,6 +154,46 @@ fn json_lines_have_kubernetes_names() {
 }
 
 #[test]
+fn a_line_with_a_target_of_its_own_shows_it_in_both_formats() {
+    for format in ["text", "json"] {
+        let flags = Flags { logging_format: format.to_owned(), ..Flags::default() };
+        let lines = logged(flags, || {
+            tracing::info!(target: "audit", user = "jane", "admin call");
+            tracing::info!(user = "jane", "no call");
+        });
+        if format == "text" {
+            assert!(lines[0].ends_with(r#""admin call" user="jane" target="audit""#), "{}", lines[0]);
+            assert!(!lines[1].contains("target"), "{}", lines[1]);
+        } else {
+            let lines: Vec<Value> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+            assert_eq!((&lines[0]["target"], lines[1].get("target")), (&json!("audit"), None));
+        }
+    }
+}
+
+#[test]
+fn a_value_that_begins_with_a_quote_begins_no_line_of_its_own() {
+    for (value, expected) in [
+        ("web", r#""web""#),
+        (
+            "\"x\nI0101 00:00:00.000000 1 coxswain:1] \"forged\"",
+            r#""\"x\nI0101 00:00:00.000000 1 coxswain:1] \"forged\"""#,
+        ),
+        ("\"a\" b=\"c\"", r#""\"a\" b=\"c\"""#),
+        ("\"", r#""\"""#),
+        ("\"a\\\"", r#""\"a\\\"""#),
+        ("\"a\u{202e}b\"", r#""\"a\u{202e}b\"""#),
+        ("7.5", "7.5"),
+    ] {
+        let lines = logged(Flags::default(), || tracing::info!(name = %value, "Said"));
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].ends_with(&format!(r#""Said" name={expected}"#)), "{} {expected}", lines[0]);
+        let lines = logged(Flags::default(), || tracing::info!(name = ?value, "Said"));
+        assert!(lines[0].ends_with(&format!(r#""Said" name={value:?}"#)), "{} {value:?}", lines[0]);
+    }
+}
+
+#[test]
 fn lines_of_a_recorded_span_have_its_ids() {
     for format in ["text", "json"] {
         let mut tracing = Tracing::unsent(-1);

@@ -10,7 +10,7 @@ use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormattedFields};
 use tracing_subscriber::registry::{LookupSpan, Scope};
 
-use super::name_in_line;
+use super::{name_in_line, own_target};
 use crate::model::clock::SharedClock;
 use crate::telemetry;
 use crate::wire::text::lossy_text;
@@ -53,6 +53,9 @@ where
         let mut fields = Fields::default();
         event.record(&mut fields);
         write!(line, "] {:?}{}", fields.message, fields.pairs)?;
+        if let Some(target) = own_target(metadata) {
+            write!(line, " target={target:?}")?;
+        }
         if let Some(ids) = telemetry::tracing::present() {
             write!(line, " trace_id=\"{}\" span_id=\"{}\"", ids.trace_hex(), ids.span_hex())?;
         }
@@ -132,15 +135,34 @@ impl Visit for Fields {
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        // Text given by `%` arrives here without quotes, and text given by `?` with its own.
+        // Text given by `%` arrives here without quotes, and text given by `?` with its own. A name that begins with a quote
+        // must not pass for the latter: its line breaks would begin lines of their own.
         let text = format!("{value:?}");
         let text = lossy_text(&text).into_owned();
         if field.name() == "message" {
             self.message = text;
-        } else if text.starts_with('"') || text.parse::<f64>().is_ok() {
+        } else if is_literal(&text) || text.parse::<f64>().is_ok() {
             self.pair(field, text);
         } else {
             self.pair(field, format_args!("{text:?}"));
         }
     }
+}
+
+/// Returns whether the text is one string literal in which each quote, backslash and unprintable character is escaped.
+fn is_literal(text: &str) -> bool {
+    let Some(inner) = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else { return false };
+    let mut letters = inner.chars();
+    while let Some(letter) = letters.next() {
+        let is_plain = match letter {
+            '\\' => letters.next().is_some_and(|escaped| escaped.is_ascii_graphic()),
+            '"' => false,
+            '\'' => true,
+            letter => letter.escape_debug().len() == 1,
+        };
+        if !is_plain {
+            return false;
+        }
+    }
+    true
 }

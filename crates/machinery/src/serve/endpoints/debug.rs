@@ -9,6 +9,7 @@ use http_body_util::BodyExt as _;
 use super::Debugging;
 use crate::serve::answers::{AnswerBody, RequestBody, handler, respond, sync_handler, text};
 use crate::serve::router::Router;
+use crate::serve::user::UserInfo;
 
 const PLAIN: HeaderValue = HeaderValue::from_static("text/plain");
 
@@ -34,6 +35,7 @@ async fn put_verbosity(
     if request.method() != Method::PUT {
         return respond(StatusCode::NOT_ACCEPTABLE, PLAIN, "unsupported http method\n");
     }
+    let caller = UserInfo::of(request.extensions()).cloned().unwrap_or_default();
     let body = match request.into_body().collect().await {
         Ok(body) => body.to_bytes(),
         Err(error) => {
@@ -45,7 +47,14 @@ async fn put_verbosity(
         Err(error) => respond(StatusCode::BAD_REQUEST, PLAIN, format!("verbosity: {error}\n")),
         Ok(level) => match set(level) {
             Ok(()) => {
-                tracing::info!(level, "verbosity of the log set");
+                tracing::info!(
+                    target: "audit",
+                    user = caller.name,
+                    uid = caller.uid,
+                    groups = ?caller.groups,
+                    level,
+                    "Verbosity of the log set"
+                );
                 respond(
                     StatusCode::OK,
                     PLAIN,

@@ -13,9 +13,10 @@ use http::{HeaderValue, Method, Response, StatusCode, header};
 use jiff::Timestamp;
 
 use super::answers::{AnswerBody, PageHandler, respond, sync_handler, text};
-use super::health::{HealthRegistry, HealthReport, Probe};
+use super::health::{Detail, HealthRegistry, HealthReport, Probe};
 use super::observe::ServeObserver;
 use super::router::Router;
+use super::user::UserInfo;
 use crate::model::clock::SharedClock;
 use crate::telemetry::Profiler;
 
@@ -130,7 +131,13 @@ impl Pages {
                     _ => {}
                 }
             }
-            report(health.report(probe, &excluded, verbose, &*observer))
+            let is_known = UserInfo::of(request.extensions()).is_some_and(|user| !user.is_anonymous());
+            let detail = match (verbose, is_known) {
+                (false, _) => Detail::Summary,
+                (true, false) => Detail::Checks,
+                (true, true) => Detail::Remarks,
+            };
+            report(health.report(probe, &excluded, detail, &*observer))
         })
     }
 

@@ -110,7 +110,7 @@ fn what_is_degraded_fails_no_probe_and_shows() {
     health.add(Arc::new(Degraded));
     let heard = Heard::default();
     for probe in Probe::ALL {
-        let report = health.report(probe, &[], true, &heard);
+        let report = health.report(probe, &[], Detail::Remarks, &heard);
         let end = format!("{} check passed\n", probe.name());
         let lines = "[+]a ok\n[+]token-controller ok, degraded: reason withheld\n".to_owned();
         assert_eq!(report, HealthReport { passed: true, text: lines + &end });
@@ -118,7 +118,7 @@ fn what_is_degraded_fails_no_probe_and_shows() {
         let expected = [format!("a {name} success"), format!("token-controller {name} error")];
         assert_eq!(std::mem::take(&mut *heard.0.lock()), expected);
     }
-    assert_eq!(health.report(Probe::Livez, &[], false, &heard).text, "ok");
+    assert_eq!(health.report(Probe::Livez, &[], Detail::Summary, &heard).text, "ok");
     let report = health.report_one(Probe::Livez, "token-controller", &heard).unwrap();
     assert_eq!((report.passed, report.text.as_str()), (true, "ok, degraded: secrets: not filled\n"));
 }
@@ -145,13 +145,27 @@ fn remark_fails_no_probe_and_names_objects_on_the_page_of_its_check_alone() {
     let health = HealthRegistry::new();
     health.add(Arc::new(Remarked));
     let heard = Heard::default();
-    let report = health.report(Probe::Livez, &[], true, &heard);
+    let report = health.report(Probe::Livez, &[], Detail::Remarks, &heard);
     let text = "[+]token-controller ok, a remark\nlivez check passed\n".to_owned();
     assert_eq!(report, HealthReport { passed: true, text });
     assert_eq!(*heard.0.lock(), ["token-controller livez success"]);
     let report = health.report_one(Probe::Livez, "token-controller", &heard).unwrap();
     assert_eq!((report.passed, report.text.as_str()), (true, "ok, a remark: ns/name\n"));
     assert_eq!(Remark::of("a remark").to_string(), "a remark");
+}
+
+/// An attacker without credentials must not learn which controllers an override disables.
+#[tokio::test]
+async fn remark_is_shown_to_callers_with_credentials_alone() {
+    let setup = Setup::new(FakeReviews::default());
+    let running = setup.start().await;
+    setup.health.add(Arc::new(Remarked));
+    for (reply, line) in [
+        (running.get("/healthz?verbose").await, "[+]token-controller ok\n"),
+        (admin(&setup, &running).get("/healthz?verbose").await, "[+]token-controller ok, a remark\n"),
+    ] {
+        assert!(reply.status == StatusCode::OK && reply.body.contains(line), "{}", reply.body);
+    }
 }
 
 #[test]
@@ -164,13 +178,13 @@ fn checks_come_and_go_and_keep_their_places() {
     *failing.1.lock() = Err("x".to_owned());
     health.add(failing);
     assert_eq!(health.names(), ["a", "b", "c"]);
-    assert!(!health.report(Probe::Healthz, &[], false, &Unobserved).passed);
+    assert!(!health.report(Probe::Healthz, &[], Detail::Summary, &Unobserved).passed);
     assert!(health.remove("b"));
     assert!(!health.remove("b"));
-    assert!(health.report(Probe::Healthz, &[], false, &Unobserved).passed);
+    assert!(health.report(Probe::Healthz, &[], Detail::Summary, &Unobserved).passed);
     health.add_for(&[Probe::Readyz], check("r"));
-    assert!(!health.report(Probe::Livez, &[], true, &Unobserved).text.contains("[+]r"));
-    assert!(health.report(Probe::Readyz, &[], true, &Unobserved).text.contains("[+]r ok"));
+    assert!(!health.report(Probe::Livez, &[], Detail::Checks, &Unobserved).text.contains("[+]r"));
+    assert!(health.report(Probe::Readyz, &[], Detail::Checks, &Unobserved).text.contains("[+]r ok"));
 }
 
 #[derive(Default)]

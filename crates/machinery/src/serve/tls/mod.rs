@@ -2,7 +2,6 @@
 //! [`ServingTls`](crate::options::ServingTls) to know.
 
 mod certs;
-mod client_certs;
 mod self_signed;
 
 use std::sync::Arc;
@@ -13,6 +12,7 @@ use rustls::crypto::CryptoProvider;
 
 use super::error::ServeError;
 use super::options::ServeOptions;
+use crate::tls::AnyClientCert;
 pub(super) use certs::{CertFiles, CertStore, certified_key};
 pub(super) use self_signed::{
     SelfSigned, authority_of, generate, is_self_made, prepare, renew, replace_cert,
@@ -67,7 +67,7 @@ fn build(
     alpn: &[Vec<u8>],
     hints: Vec<rustls::DistinguishedName>,
 ) -> Result<ServerConfig, ServeError> {
-    let verifier = client_certs::AnyClientCert::new(provider, hints);
+    let verifier = AnyClientCert::new(provider, hints);
     let resolver: Arc<dyn rustls::server::ResolvesServerCert> = Arc::clone(certs) as _;
     let mut config = ServerConfig::builder_with_provider(Arc::clone(provider))
         .with_protocol_versions(versions)?

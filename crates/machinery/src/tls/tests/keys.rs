@@ -2,64 +2,18 @@
 
 use std::sync::Arc;
 
-use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::CryptoProvider;
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, DistinguishedName, Error, ServerConfig,
-    ServerConnection, SignatureScheme, SupportedProtocolVersion,
+    ClientConfig, ClientConnection, Error, ServerConfig, ServerConnection, SupportedProtocolVersion,
 };
 use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 
 use super::super::key_cases::{KEY_CASES, KeyCase};
 use super::super::{
-    KeyError, Roots, ServerVerifier, certified_key, provider, signing_key, signs_slowly,
-    verify_tls12_signature, verify_tls13_signature,
+    AnyClientCert, KeyError, Roots, ServerVerifier, certified_key, provider, signing_key, signs_slowly,
 };
 use crate::x509::fixtures::{Draft, element, extension, name_part, to_pem};
-
-/// Accepts any client that signs with the key of its certificate.
-#[derive(Debug)]
-struct AnyClient(Arc<CryptoProvider>);
-
-impl ClientCertVerifier for AnyClient {
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
-    }
-
-    fn verify_client_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _now: UnixTime,
-    ) -> Result<ClientCertVerified, Error> {
-        Ok(ClientCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, cert, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, cert, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
-}
 
 /// Returns a key with a certificate for localhost.
 fn load(case: &KeyCase) -> Result<CertifiedKey, KeyError> {
@@ -76,7 +30,7 @@ fn handshake(key: &CertifiedKey, version: &'static SupportedProtocolVersion) -> 
     let resolver = Arc::new(SingleCertAndKey::from(key.clone()));
     let roots = Roots::from_pem(to_pem(&key.cert[0]).as_bytes()).unwrap();
     let server = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[version])?;
-    let server = server.with_client_cert_verifier(Arc::new(AnyClient(provider())));
+    let server = server.with_client_cert_verifier(Arc::new(AnyClientCert::new(&provider(), Vec::new())));
     let server = server.with_cert_resolver(Arc::<SingleCertAndKey>::clone(&resolver));
     let client = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[version])?;
     let client = client.dangerous().with_custom_certificate_verifier(Arc::new(ServerVerifier::new(roots)));
@@ -104,7 +58,8 @@ fn handshake(key: &CertifiedKey, version: &'static SupportedProtocolVersion) -> 
             client.process_new_packets()?;
         }
     }
-    Ok(())
+    // A client without a usable key may send no certificate.
+    server.peer_certificates().map(drop).ok_or(Error::NoCertificatesPresented)
 }
 
 #[test]

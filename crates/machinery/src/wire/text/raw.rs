@@ -65,6 +65,19 @@ pub fn lossy_utf8(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
+/// Returns whether a terminal or a log viewer may obey a character or hide it: control characters, separators of lines and paragraphs,
+/// and format characters (Unicode's category Cf), which can reorder the text around them. Joiners (U+200C and U+200D) are plain text
+/// in several scripts.
+pub fn is_unprintable(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter,
+            '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}' | '\u{8e2}'
+            | '\u{180e}' | '\u{200b}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2064}'
+            | '\u{2066}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}'
+            | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0001}'
+            | '\u{e0020}'..='\u{e007f}')
+}
+
 /// Whether there is a reserved character in UTF-8. In other bytes it may find one that is none.
 fn has_reserved(bytes: &[u8]) -> bool {
     bytes.contains(&LEAD) && bytes.windows(3).any(|start| matches!(start, [LEAD, 0x8f, 0xbe | 0xbf]))

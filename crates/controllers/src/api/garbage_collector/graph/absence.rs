@@ -87,6 +87,10 @@ impl Absence {
         self.0.put(place, ());
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(super) fn unlearn(&mut self, place: &Place) {
         self.0.pop(place);
     }

@@ -121,6 +121,21 @@ fn what_is_older_than_what_is_known_changes_nothing() {
 }
 
 #[test]
+fn older_versions_count_when_versions_have_gone_back() {
+    let (mut graph, owner) = (Graph::new(), object("owner"));
+    let dependent = object("dependent").owned_by(&THING, &owner);
+    let _ = see(&mut graph, &[&owner.clone().foreground().at(9), &dependent.clone().at(8)]);
+    assert!(facts(&graph, &owner).state.deleting);
+    let _ = see(&mut graph, &[&owner.clone().at(3)]);
+    assert!(facts(&graph, &owner).state.deleting, "a late watch");
+    graph.forget_version(&uid(&owner));
+    let _ = see(&mut graph, &[&owner.clone().at(3)]);
+    assert!(!facts(&graph, &owner).state.deleting, "a restore of etcd");
+    let _ = see(&mut graph, &[&owner.clone().foreground().at(2)]);
+    assert!(!facts(&graph, &owner).state.deleting, "from there on versions grow");
+}
+
+#[test]
 fn a_foreground_deletion_looks_at_dependents_and_again_when_the_last_that_blocks_is_gone() {
     let (mut graph, owner) = (Graph::new(), object("owner"));
     let one = object("one").blocking(&THING, &owner);
@@ -209,6 +224,21 @@ fn an_owner_found_absent_while_in_sight_is_told_of_again_when_it_goes_out_of_sig
     });
     assert!(facts(&graph, &dependent).settled);
     assert_eq!(told(|affected| graph.replace(&GADGET, [], affected)).0, ["uid-dependent"]);
+}
+
+#[test]
+fn an_absent_owner_that_reappears_before_its_dependents_is_absent_no_longer() {
+    let (mut graph, owner) = (Graph::new(), object("owner"));
+    let dependent = object("dependent").owned_by(&THING, &owner);
+    let other = object("other");
+    let _ = told(|affected| {
+        graph.absent(place(&owner, "a"), affected);
+        graph.absent(place(&other, "a"), affected);
+    });
+    assert_eq!(see(&mut graph, &[&owner]), nothing());
+    assert!(!graph.is_absent(&place(&owner, "a")) && graph.is_absent(&place(&other, "a")));
+    assert_eq!(see(&mut graph, &[&dependent]), nothing());
+    assert!(facts(&graph, &dependent).settled);
 }
 
 #[test]

@@ -322,11 +322,18 @@ fn other_objects_that_go_are_told() {
 }
 
 #[test]
-fn a_resource_that_goes_concerns_all_who_count_it() {
+fn a_resource_that_goes_or_is_served_again_concerns_all_who_count_it() {
     let others = Others::new(quotas(), Recounts::default());
     let foos = dynamic::kind("example.com", "v1", "Foo", "foos", true);
-    let mut keys = Vec::new();
-    others.forgotten(foos, &mut |queue, key| keys.push(format!("{queue} {key}")));
-    keys.sort();
-    assert_eq!(keys, ["resourcequota_primary other/all", "resourcequota_primary team/foos"]);
+    for is_served in [false, true] {
+        let mut keys = Vec::new();
+        let enqueue = &mut |queue: &str, key: Key| keys.push(format!("{queue} {key}"));
+        if is_served {
+            others.synced(foos, enqueue);
+        } else {
+            others.forgotten(foos, enqueue);
+        }
+        keys.sort();
+        assert_eq!(keys, ["resourcequota_primary other/all", "resourcequota_primary team/foos"]);
+    }
 }

@@ -12,7 +12,7 @@ use super::super::{Controller, rules};
 use coxswain_machinery::api::AnyObject;
 use coxswain_machinery::api::kinds::{DEVICE_TAINT_RULES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES};
 use coxswain_machinery::api::meta::OwnerReference;
-use coxswain_machinery::api::pod::{Pod, PodResourceClaimStatus};
+use coxswain_machinery::api::pod::{Pod, PodExtendedResourceClaimStatus, PodResourceClaimStatus};
 use coxswain_machinery::api::resource::{
     AllocatedDevice, AllocationResult, Device, DeviceTaint, DeviceTaintRule, DeviceTaintSelector,
     DeviceToleration, ResourceClaim, ResourceClaimConsumer, ResourceSlice, RuleTaint,
@@ -90,6 +90,15 @@ pub(super) fn pod_with_template() -> Pod {
     pod.shape = PodShape { resource_claims: vec![entry], ..PodShape::default() }.into();
     let made = PodResourceClaimStatus { name: "gpu".into(), resource_claim_name: Some("gpu".into()) };
     pod.status.resource_claim_statuses = [made].into_iter().collect();
+    pod
+}
+
+/// The same without claims in its spec: the claim was made for an extended resource.
+pub(super) fn pod_with_extended_resource() -> Pod {
+    let mut pod = pod();
+    pod.shape = PodShape::default().into();
+    let made = PodExtendedResourceClaimStatus { resource_claim_name: "gpu".into() };
+    pod.status.extended_resource_claim_status = Some(Box::new(made));
     pod
 }
 

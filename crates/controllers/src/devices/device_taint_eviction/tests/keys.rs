@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::keys::{of_claims, of_rules, of_slices, own, own_rule, rules_of_claims, rules_of_pods};
-use super::fixtures::{Bench, at, claim, exists, pod, rule, slice};
+use super::fixtures::{Bench, at, claim, exists, pod, pod_with_extended_resource, rule, slice};
 use coxswain_machinery::api::AnyObject;
 use coxswain_machinery::framework::KeyMap;
 use coxswain_machinery::informer::Delta;
@@ -30,6 +30,9 @@ fn pods_with_claims_concern_themselves_when_they_are_bound_or_get_claims() {
     let mut bare = pod();
     bare.shape = coxswain_machinery::api::shape::PodShape::default().into();
     assert!(keys(&own, None, some(bare)).is_empty());
+    let mut early = pod_with_extended_resource();
+    early.status.extended_resource_claim_status = None;
+    assert_eq!(keys(&own, some(early), some(pod_with_extended_resource())), ["ns/web"]);
     let mut unbound = pod();
     unbound.spec.node_name = "".into();
     assert_eq!(keys(&own, some(unbound), some(pod())), ["ns/web"]);
@@ -77,6 +80,7 @@ fn rules_are_looked_at_when_those_change_whom_they_concern() {
     assert_eq!(keys(&rules_of_claims(caches()), None, some(claim(vec![]))), ["broken"]);
     assert_eq!(keys(&rules_of_pods(caches()), some(pod()), None), ["broken"]);
     assert!(keys(&rules_of_pods(caches()), some(pod()), some(pod())).is_empty());
+    assert_eq!(keys(&rules_of_pods(caches()), None, some(pod_with_extended_resource())), ["broken"]);
     bench.put(rule(Some(["e", "*", "*"]), "NoExecute"));
     assert!(keys(&rules_of_claims(caches()), None, some(claim(vec![]))).is_empty());
 }

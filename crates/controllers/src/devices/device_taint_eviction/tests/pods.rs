@@ -2,7 +2,8 @@
 
 use super::super::Controller;
 use super::fixtures::{
-    Bench, CANCELLED, GOES, at, claim, claim_of, consumer, exists, pod, pod_with_template, rule, slice, told,
+    Bench, CANCELLED, GOES, at, claim, claim_of, consumer, exists, pod, pod_with_extended_resource,
+    pod_with_template, rule, slice, told,
 };
 use coxswain_machinery::api::kinds::{DEVICE_TAINT_RULES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES};
 use coxswain_machinery::api::pod::PodCondition;
@@ -111,6 +112,22 @@ fn a_claim_counts_that_is_the_pods_and_reserved_for_it() {
     unbound.spec.node_name = "".into();
     bench.put(unbound);
     assert_eq!(bench.reconcile(at(0)).0, ["nothing"], "the scheduler's affair");
+}
+
+/// kube-controller-manager 1.37 evicts no such pod, 1.38 does.
+#[test]
+fn a_claim_for_extended_resources_counts() {
+    for (what, owner, tolerations, goes) in [
+        ("made for it", "web-uid", vec![], true),
+        ("tolerated", "web-uid", vec![exists("a", None)], false),
+        ("made for another", "other", vec![], false),
+    ] {
+        let mut made = claim(tolerations);
+        made.metadata.owner_references = claim_of("Pod", "web", owner).metadata.owner_references;
+        let bench = Bench::new(made, &["a"]);
+        bench.put(pod_with_extended_resource());
+        assert_eq!(!bench.reconcile(at(0)).0.is_empty(), goes, "{what}");
+    }
 }
 
 #[test]

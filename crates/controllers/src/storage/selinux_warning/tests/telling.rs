@@ -1,5 +1,7 @@
 //! What is told of conflicts, to whom and when, and which series there are.
 
+use super::super::conflict::Property;
+use super::super::metrics::Conflict;
 use super::*;
 
 const LABELS: [&str; 2] = [
@@ -108,6 +110,23 @@ fn one_that_is_being_deleted_still_counts() {
     let mut going = pod("b", "", &["data :::s0:c2"]);
     going.metadata.deletion_timestamp = coxswain_machinery::wire::Time::from_seconds(1);
     assert_eq!(world.pod(going), LABELS);
+}
+
+#[test]
+fn conflicts_of_a_thousand_pods_on_one_volume_have_a_bounded_number_of_series() {
+    let registry = Registry::new();
+    let series = Series::register(&RoomMetrics::new(registry.clone())).unwrap();
+    let conflict = |one: usize, other: usize| Conflict {
+        property: Property::Label,
+        one: (Key::new("ns", format!("a{one}")), "c1".into()),
+        other: (Key::new("ns", format!("b{other}")), "c2".into()),
+    };
+    let all = || (0..500).flat_map(|one| (0..500).map(move |other| (one, other)));
+    let count = || registry.gather().iter().map(|family| family.get_metric().len()).sum::<usize>();
+    all().for_each(|(one, other)| series.begin(conflict(one, other)));
+    assert_eq!(count(), 10_000);
+    all().for_each(|(one, other)| series.end(&conflict(one, other)));
+    assert_eq!(count(), 0);
 }
 
 #[test]

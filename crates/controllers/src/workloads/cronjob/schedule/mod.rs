@@ -3,6 +3,10 @@
 //! The grammar is that of the original, errors included, since the API server and people who read events know them: five fields
 //! ([`fields`]), names that begin with `@`, `@every` ([`every`]), and a zone in front. What one text means was recorded from the
 //! original (`tests/schedules.tsv`).
+//!
+//! One difference is intended: on a day whose midnight the clock skips (Africa/Cairo, America/Santiago, Atlantic/Azores), and where it moves by
+//! a part of an hour (Australia/Lord_Howe), the original runs on days and at times that do not match, and misses others that do. Here the
+//! days and times of the fields count.
 
 use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;

@@ -311,13 +311,17 @@ fn has_pod_level(shape: &PodShape) -> bool {
     shape.pod_requests.iter().any(|(resource, _)| is_pod_level(resource))
 }
 
-/// What the pod requests as a whole; what it does not say of itself its containers do. Overhead included.
+/// Returns the requests of the pod as a whole; its containers count for each resource that the pod itself does not request. The overhead of
+/// its RuntimeClass is left out, because no container can use it. kube-controller-manager counts it until 1.37.
 fn of_pod(pod: &Pod, resource: &Str) -> Result<i64, Missing> {
     let requests = pod.charge.requests(ChargeRules { pod_level: true, in_place: false });
-    if !requests.iter().any(|(held, _)| held == resource) {
+    let overhead = pod.shape.overhead.of(resource).milli();
+    let requested = requests.of(resource).milli().saturating_sub(overhead);
+    let is_overhead_alone = overhead > 0 && requested <= 0;
+    if is_overhead_alone || !requests.iter().any(|(held, _)| held == resource) {
         return Err(Missing::PodRequest { resource: resource.clone(), pod: pod.metadata.name.clone() });
     }
-    Ok(requests.of(resource).milli())
+    Ok(requested)
 }
 
 /// What its containers and sidecars request, without overhead.

@@ -36,6 +36,27 @@ fn a_pod_uses_what_its_containers_do_and_one_that_lacks_it_says_nothing() {
 }
 
 #[test]
+fn null_is_the_zero_value_in_each_field_and_a_negative_window_is_none() {
+    let usage = json!({ "cpu": "1" });
+    let containers = json!([{ "name": null, "usage": usage }]);
+    for item in [
+        json!({ "metadata": null, "timestamp": null, "window": null, "containers": containers }),
+        json!({ "metadata": { "name": null }, "window": "-30s", "containers": containers }),
+    ] {
+        let list = json!({ "kind": "PodMetricsList", "items": [item] });
+        let values = resource(&list, "cpu", None).unwrap();
+        assert_eq!((values[""].value, values[""].window), (1000, Duration::ZERO), "{list}");
+    }
+    for item in [
+        json!({ "describedObject": null, "windowSeconds": null, "value": "1" }),
+        json!({ "describedObject": { "name": null }, "windowSeconds": -5, "value": "1" }),
+    ] {
+        let list = json!({ "kind": "MetricValueList", "items": [item] });
+        assert_eq!(pods(&list).unwrap()[""].value, 1000, "{list}");
+    }
+}
+
+#[test]
 fn custom_metrics_are_read_in_both_versions() {
     for (metric, window, seconds) in [
         (json!({ "metricName": "m" }), json!({ "window": 30 }), 30),

@@ -193,7 +193,7 @@ fn what_is_not_known_is_said() {
 }
 
 #[test]
-fn requests_are_those_of_containers_or_of_the_pod_with_its_overhead() {
+fn requests_are_those_of_containers_or_of_the_pod_without_its_overhead() {
     let target = |pod: Arc<Pod>, container: Option<&str>, pod_level: bool| {
         let (cpu, container) = (Str::from("cpu"), container.map(Str::from));
         let metric =
@@ -213,6 +213,7 @@ fn requests_are_those_of_containers_or_of_the_pod_with_its_overhead() {
         pod("a", move |pod| {
             let mut shape = PodShape::clone(&requesting(containers));
             shape.pod_requests = [(resource, "1")].into_iter().collect();
+            shape.overhead = [("cpu", "300m")].into_iter().collect();
             pod.shape = shape.into();
             // What is charged for the pod as a whole has its overhead in it.
             pod.charge =
@@ -220,15 +221,19 @@ fn requests_are_those_of_containers_or_of_the_pod_with_its_overhead() {
                     .into();
         })
     };
-    assert_eq!(target(whole("cpu"), None, true), Ok(Some(25)));
-    assert_eq!(target(whole("memory"), None, true), Ok(Some(25)));
+    assert_eq!(target(whole("cpu"), None, true), Ok(Some(100)));
+    assert_eq!(target(whole("memory"), None, true), Ok(Some(100)));
     assert_eq!(target(whole("example.com/thing"), None, true), Ok(Some(50)));
     assert_eq!(target(whole("cpu"), None, false), Ok(Some(50)));
     assert_eq!(target(whole("cpu"), Some("c"), true), Ok(Some(100)));
     let lacking = pod("a", |pod| {
         let mut shape = PodShape::clone(&requesting(&[]));
         shape.pod_requests = [("memory", "1")].into_iter().collect();
+        // Nothing but the overhead asks for CPU.
+        shape.overhead = [("cpu", "300m")].into_iter().collect();
         pod.shape = shape.into();
+        pod.charge =
+            PodCharge { requests: [("cpu", "300m")].into_iter().collect(), ..PodCharge::default() }.into();
     });
     assert_eq!(
         target(lacking, None, true).unwrap_err().to_string(),

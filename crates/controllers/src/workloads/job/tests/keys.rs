@@ -11,13 +11,17 @@ use coxswain_machinery::api::kinds::{JOBS, PODS};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::{AnyObject, Object};
 use coxswain_machinery::framework::{KeyMap, Selecting};
-use coxswain_machinery::informer::{Dependents, Lister, Store};
+use coxswain_machinery::informer::{Dependents, Indexed, Lister, Store};
 
 /// A cache of Jobs and one of pods, and the keys that changes of them queue.
 struct Caches {
     jobs: Arc<Store>,
     pods: Arc<Store>,
     queued: Arc<Mutex<Vec<String>>>,
+}
+
+fn orphans(pods: &Arc<Store>) -> Indexed<Pod> {
+    Indexed::new(pods, &keys::TRACKED_ORPHANS)
 }
 
 impl Caches {
@@ -33,7 +37,7 @@ impl Caches {
         caches.listen(jobs, "soon", keys::of_statuses());
         caches.listen(pods, "soon", keys::of_pods(lister(), Selecting::new(jobs)));
         caches.listen(pods, "stray", keys::of_strays(lister()));
-        caches.listen(jobs, "stray", keys::of_leavers(Dependents::new(pods)));
+        caches.listen(jobs, "stray", keys::of_leavers(Dependents::new(pods), orphans(pods)));
         caches
     }
 
@@ -148,4 +152,21 @@ fn pods_that_are_left_behind_are_told_of() {
     assert_eq!(caches.pod(3, |_| {}), [""; 0]);
     assert_eq!(caches.pod(4, |pod| pod.metadata.deletion_timestamp = ago(1)), ["stray a"]);
     assert_eq!(caches.pod(5, |pod| pod.metadata.owner_references.clear()), ["stray a"]);
+}
+
+/// Ten thousand bare pods cost the end of a Job nothing.
+#[test]
+fn of_bare_pods_only_the_tracked_ones_are_looked_at_when_a_job_ends() {
+    let caches = Caches::new();
+    caches.job(1, |_| {});
+    let filed = || orphans(&caches.pods).filed("default").len();
+    caches.pod(1, |_| {});
+    assert_eq!(filed(), 0, "it has a controller");
+    caches.pod(2, orphaned);
+    assert_eq!(filed(), 0, "it is not tracked");
+    caches.pod(3, |pod| pod.metadata.owner_references.clear());
+    assert_eq!(filed(), 1);
+    assert_eq!(caches.job(2, ended), ["stray a"]);
+    caches.pod(4, orphaned);
+    assert_eq!(caches.job(3, ended), [""; 0]);
 }

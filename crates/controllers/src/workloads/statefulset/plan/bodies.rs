@@ -11,7 +11,7 @@ use coxswain_machinery::api::kinds::STATEFUL_SETS;
 use coxswain_machinery::api::pod::{Pod, claim_volume};
 use coxswain_machinery::api::storage::PersistentVolumeClaim;
 use coxswain_machinery::model::owners::controller_reference;
-use coxswain_machinery::model::revisions::REVISION_LABEL;
+use coxswain_machinery::model::revisions::{self, REVISION_LABEL};
 use coxswain_machinery::model::{Patch, pods};
 use coxswain_machinery::wire::splice::{Edit, edit, get, put_bytes, retain_items};
 use coxswain_machinery::wire::{Message as _, Path, Raw, Value, WireError, field, path};
@@ -36,7 +36,7 @@ pub(super) fn pod(view: &View, ordinal: i32, template: &Raw, revision: &str) -> 
         Edit::set_text(path!(Pod, metadata.name), &name),
         label(POD_NAME_LABEL, &name),
         label(POD_INDEX_LABEL, &ordinal.to_string()),
-        label(REVISION_LABEL, revision),
+        label(REVISION_LABEL, &revisions::label_value(revision)),
         Edit::SetBytes(path!(Pod, spec), spec),
         Edit::set_text(path!(Pod, spec.hostname), &name),
         Edit::set_text(path!(Pod, spec.subdomain), &view.set.spec.service_name),

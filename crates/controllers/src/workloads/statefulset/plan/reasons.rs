@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::super::view::{View, revision_of};
+use super::super::view::{View, is_made_of};
 use super::members::Members;
 use super::ordinals::{Ordinals, ordinal_of, pod_name};
 use super::owners::{self, Policy};
@@ -159,7 +159,7 @@ impl<'a> Told<'a> {
     fn update(&self) -> Option<String> {
         let set = &self.view.set;
         let present = &self.view.present.revision()?.metadata.name;
-        let is_old = |ordinal: &i32| self.pod(*ordinal).is_some_and(|pod| revision_of(pod) != Some(present));
+        let is_old = |ordinal: &i32| self.pod(*ordinal).is_some_and(|pod| !is_made_of(pod, present.as_str()));
         let all: Vec<i32> = self.ordinals.all().filter(is_old).collect();
         if all.is_empty() {
             return None;

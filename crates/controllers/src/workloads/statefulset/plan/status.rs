@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use jiff::Timestamp;
 
-use super::super::view::{View, revision_of};
+use super::super::view::{View, is_made_of};
 use super::pods::{is_available, is_healthy};
 use coxswain_machinery::api::apps::{StatefulSet, StatefulSetStatus};
 use coxswain_machinery::api::kinds::STATEFUL_SETS;
@@ -40,7 +40,7 @@ pub(super) fn of(view: &View, kept: &[&Pod], replaced: usize, now: Timestamp) ->
     let current_revision =
         view.current().map_or_else(|| update_revision.clone(), |revision| revision.metadata.name.clone());
     let made_of =
-        |revision: &Str| count(&|pod| !pod.metadata.is_deleting() && revision_of(pod) == Some(revision));
+        |revision: &Str| count(&|pod| !pod.metadata.is_deleting() && is_made_of(pod, revision.as_str()));
     let mut desired = Desired {
         replicas: count(&|pod| !pod.status.phase.is_empty()),
         ready: count(&is_healthy),

@@ -9,7 +9,7 @@ use std::ops::ControlFlow::{self, Break, Continue};
 use jiff::Timestamp;
 
 use super::super::metrics::Gauges;
-use super::super::view::{BURST, View, revision_of};
+use super::super::view::{BURST, View, is_made_of, revision_of};
 use super::bodies::{self, POD_NAME_LABEL};
 use super::ordinals::{Ordinals, ordinal_of, pod_name};
 use super::owners::{self, Holder, Ownership, Policy};
@@ -275,7 +275,7 @@ impl<'a> Sync<'a> {
         };
         let rolling = self.view.set.spec.update_strategy.rolling_update.as_deref();
         let candidates = self.ordinals.from(rolling.and_then(|rolling| rolling.partition).unwrap_or(0));
-        let is_old = |pod: &Pod| !pod.metadata.is_deleting() && revision_of(pod) != Some(&present);
+        let is_old = |pod: &Pod| !pod.metadata.is_deleting() && !is_made_of(pod, present.as_str());
         let mut most = usize::MAX;
         if let Some(mut gauges) = self.gauges.take() {
             let unavailable = self.ordinals.all().filter(|ordinal| self.lacks(*ordinal)).count() as i64;
@@ -317,17 +317,18 @@ impl<'a> Sync<'a> {
     /// ever. A pod that has run, if only its init containers, may hold data or do work, and pods below the partition are not
     /// rolled out: these stay, as with kube-controller-manager.
     fn is_abandoned(&self, pod: &Pod, ordinal: i32) -> bool {
-        let (Some(revision), Some(present)) = (revision_of(pod), self.view.present.revision()) else {
+        let Some(present) = self.view.present.revision().filter(|_| revision_of(pod).is_some()) else {
             return false;
         };
-        let is_current = self.view.current().is_some_and(|current| current.metadata.name == *revision);
+        let is_current =
+            self.view.current().is_some_and(|current| is_made_of(pod, current.metadata.name.as_str()));
         let strategy = &self.view.set.spec.update_strategy;
         let partition = strategy.rolling_update.as_deref().and_then(|rolling| rolling.partition).unwrap_or(0);
         has_never_run(pod)
             && !pod.metadata.is_deleting()
             && strategy.r#type == "RollingUpdate"
             && !self.ordinals.is_below(ordinal, partition)
-            && present.metadata.name != *revision
+            && !is_made_of(pod, present.metadata.name.as_str())
             && !is_current
     }
 

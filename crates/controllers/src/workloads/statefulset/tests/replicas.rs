@@ -2,14 +2,18 @@
 
 use std::sync::Arc;
 
+use super::super::view::is_made_of;
 use super::fixtures::*;
 use coxswain_machinery::api::AnyObject;
-use coxswain_machinery::api::apps::{ClaimRetentionPolicy, StatefulSet, StatefulSetOrdinals};
-use coxswain_machinery::api::kinds::{PERSISTENT_VOLUME_CLAIMS, PODS};
+use coxswain_machinery::api::apps::{
+    ClaimRetentionPolicy, ControllerRevision, StatefulSet, StatefulSetOrdinals,
+};
+use coxswain_machinery::api::kinds::{CONTROLLER_REVISIONS, PERSISTENT_VOLUME_CLAIMS, PODS};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::executor::{Effect, WriteEffect};
 use coxswain_machinery::framework::Reads;
 use coxswain_machinery::model::{Failure, Key, Step};
+use coxswain_machinery::wire::splice::{Edit, edit};
 
 const OK: State = |_| {};
 
@@ -319,4 +323,29 @@ fn a_pod_is_its_template_with_a_name_claims_and_an_owner() {
     assert_eq!(label("controller-revision-hash"), revision_name("web:1").as_str());
     let claims: Vec<_> = made.claims.iter().map(|claim| claim.claim_name("web-0").to_string()).collect();
     assert_eq!(claims, ["data-web-0"], "in place of the template's own volume of that name");
+}
+
+/// kube-controller-manager makes no pods of such a StatefulSet: the API server refuses the label's value.
+#[test]
+fn a_revision_with_a_long_name_is_found_by_a_label_that_is_valid() {
+    let revision_of = |hash: &str| format!("{}-{hash}", "a".repeat(58));
+    let name = revision_of("656b6d6c54");
+    let set = set(|set| {
+        set.status.current_revision = name.as_str().into();
+        set.status.update_revision = name.as_str().into();
+    });
+    let bench = Bench::empty();
+    bench.sets.upsert(&(set as AnyObject));
+    let renamed = Edit::SetBytes(&[1, 1], name.clone().into_bytes());
+    let bytes = edit(&revision_bytes("web:1", 1), &[renamed]).unwrap();
+    let revision: Arc<ControllerRevision> = typed((CONTROLLER_REVISIONS.decode)(&bytes.into()).unwrap());
+    bench.revisions.upsert(&(revision as AnyObject));
+    let plan = bench.plan();
+    let create = plan.writes().find(|write| write.kind == &PODS).unwrap();
+    let coxswain_machinery::model::plan::Verb::Create(body) = &create.verb else { panic!("a create") };
+    let made: Arc<Pod> = typed((PODS.decode)(body).unwrap());
+    let label = made.metadata.labels.get("controller-revision-hash").cloned().unwrap_or_default();
+    assert_eq!(label, format!("{}-656b6d6c54", "a".repeat(52)).as_str());
+    assert!(is_made_of(&made, &name));
+    assert!(!is_made_of(&made, &revision_of("656b6d6c55")));
 }

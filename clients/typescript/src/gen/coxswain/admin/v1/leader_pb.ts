@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file coxswain/admin/v1/leader.proto.
  */
 export const file_coxswain_admin_v1_leader: GenFile = /*@__PURE__*/
-  fileDesc("Ch5jb3hzd2Fpbi9hZG1pbi92MS9sZWFkZXIucHJvdG8SEWNveHN3YWluLmFkbWluLnYxItICCgZMZWFkZXISDQoFbGVhc2UYASABKAkSFwoPaG9sZGVyX2lkZW50aXR5GAIgASgJEjAKDGFjcXVpcmVfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKcmVuZXdfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMQoObGVhc2VfZHVyYXRpb24YBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEwoLdHJhbnNpdGlvbnMYBiABKAUSDwoHbGVhZGluZxgHIAEoCBIYChByZXBsaWNhX2lkZW50aXR5GAggASgJEhUKDWFkbWluX2FkZHJlc3MYCSABKAkSNAoMbGVhc2VfcG9saWN5GAogASgOMh4uY294c3dhaW4uYWRtaW4udjEuTGVhc2VQb2xpY3kiUgoQT3ZlcnJpZGVzSW5Gb3JjZRINCgVjb3VudBgBIAEoBRIvCgtvbGRlc3RfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiIQoQR2V0TGVhZGVyUmVxdWVzdBINCgVsZWFzZRgBIAEoCSKkAQoRR2V0TGVhZGVyUmVzcG9uc2USKQoGbGVhZGVyGAEgASgLMhkuY294c3dhaW4uYWRtaW4udjEuTGVhZGVyEiwKCHJlcGxpY2FzGAIgAygLMhouY294c3dhaW4uYWRtaW4udjEuUmVwbGljYRI2CglvdmVycmlkZXMYHiABKAsyIy5jb3hzd2Fpbi5hZG1pbi52MS5PdmVycmlkZXNJbkZvcmNlIj0KEldhdGNoTGVhZGVyUmVxdWVzdBINCgVsZWFzZRgBIAEoCRIYChBpbmNsdWRlX3JlbmV3YWxzGAIgASgIIqYBChNXYXRjaExlYWRlclJlc3BvbnNlEikKBmxlYWRlchgBIAEoCzIZLmNveHN3YWluLmFkbWluLnYxLkxlYWRlchIsCghyZXBsaWNhcxgCIAMoCzIaLmNveHN3YWluLmFkbWluLnYxLlJlcGxpY2ESNgoJb3ZlcnJpZGVzGB4gASgLMiMuY294c3dhaW4uYWRtaW4udjEuT3ZlcnJpZGVzSW5Gb3JjZSKgAQoPU3RlcERvd25SZXF1ZXN0Eg4KBnJlYXNvbhgBIAEoCRIaChJzdWNjZXNzb3JfaWRlbnRpdHkYAiABKAkSJQoYZXhwZWN0ZWRfbGVhZGVyX2lkZW50aXR5GAMgASgJSACIAQESDAoEd2FpdBgEIAEoCBIPCgdkcnlfcnVuGAUgASgIQhsKGV9leHBlY3RlZF9sZWFkZXJfaWRlbnRpdHkiPQoQU3RlcERvd25SZXNwb25zZRIpCgZsZWFkZXIYASABKAsyGS5jb3hzd2Fpbi5hZG1pbi52MS5MZWFkZXIqfAoLTGVhc2VQb2xpY3kSHAoYTEVBU0VfUE9MSUNZX1VOU1BFQ0lGSUVEEAASGQoVTEVBU0VfUE9MSUNZX0lOX0ZPUkNFEAESGAoUTEVBU0VfUE9MSUNZX01JU1NJTkcQAhIaChZMRUFTRV9QT0xJQ1lfRElGRkVSRU5UEAMynAIKDUxlYWRlclNlcnZpY2USVgoJR2V0TGVhZGVyEiMuY294c3dhaW4uYWRtaW4udjEuR2V0TGVhZGVyUmVxdWVzdBokLmNveHN3YWluLmFkbWluLnYxLkdldExlYWRlclJlc3BvbnNlEl4KC1dhdGNoTGVhZGVyEiUuY294c3dhaW4uYWRtaW4udjEuV2F0Y2hMZWFkZXJSZXF1ZXN0GiYuY294c3dhaW4uYWRtaW4udjEuV2F0Y2hMZWFkZXJSZXNwb25zZTABElMKCFN0ZXBEb3duEiIuY294c3dhaW4uYWRtaW4udjEuU3RlcERvd25SZXF1ZXN0GiMuY294c3dhaW4uYWRtaW4udjEuU3RlcERvd25SZXNwb25zZUJHWkVnaXRodWIuY29tL2NveHN3YWluLWRldi9jb3hzd2Fpbi9jbGllbnRzL2dvL2NveHN3YWluL2FkbWluL3YxO2FkbWludjFiBnByb3RvMw", [file_coxswain_admin_v1_types, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("Ch5jb3hzd2Fpbi9hZG1pbi92MS9sZWFkZXIucHJvdG8SEWNveHN3YWluLmFkbWluLnYxItICCgZMZWFkZXISDQoFbGVhc2UYASABKAkSFwoPaG9sZGVyX2lkZW50aXR5GAIgASgJEjAKDGFjcXVpcmVfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKcmVuZXdfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMQoObGVhc2VfZHVyYXRpb24YBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEwoLdHJhbnNpdGlvbnMYBiABKAUSDwoHbGVhZGluZxgHIAEoCBIYChByZXBsaWNhX2lkZW50aXR5GAggASgJEhUKDWFkbWluX2FkZHJlc3MYCSABKAkSNAoMbGVhc2VfcG9saWN5GAogASgOMh4uY294c3dhaW4uYWRtaW4udjEuTGVhc2VQb2xpY3kiUgoQT3ZlcnJpZGVzSW5Gb3JjZRINCgVjb3VudBgBIAEoBRIvCgtvbGRlc3RfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiIQoQR2V0TGVhZGVyUmVxdWVzdBINCgVsZWFzZRgBIAEoCSKkAQoRR2V0TGVhZGVyUmVzcG9uc2USKQoGbGVhZGVyGAEgASgLMhkuY294c3dhaW4uYWRtaW4udjEuTGVhZGVyEiwKCHJlcGxpY2FzGAIgAygLMhouY294c3dhaW4uYWRtaW4udjEuUmVwbGljYRI2CglvdmVycmlkZXMYHiABKAsyIy5jb3hzd2Fpbi5hZG1pbi52MS5PdmVycmlkZXNJbkZvcmNlIj0KEldhdGNoTGVhZGVyUmVxdWVzdBINCgVsZWFzZRgBIAEoCRIYChBpbmNsdWRlX3JlbmV3YWxzGAIgASgIIqYBChNXYXRjaExlYWRlclJlc3BvbnNlEikKBmxlYWRlchgBIAEoCzIZLmNveHN3YWluLmFkbWluLnYxLkxlYWRlchIsCghyZXBsaWNhcxgCIAMoCzIaLmNveHN3YWluLmFkbWluLnYxLlJlcGxpY2ESNgoJb3ZlcnJpZGVzGB4gASgLMiMuY294c3dhaW4uYWRtaW4udjEuT3ZlcnJpZGVzSW5Gb3JjZSKvAQoPU3RlcERvd25SZXF1ZXN0Eg4KBnJlYXNvbhgBIAEoCRIaChJzdWNjZXNzb3JfaWRlbnRpdHkYAiABKAkSJQoYZXhwZWN0ZWRfbGVhZGVyX2lkZW50aXR5GAMgASgJSACIAQESDAoEd2FpdBgEIAEoCBIPCgdkcnlfcnVuGAUgASgIEg0KBWZvcmNlGAYgASgIQhsKGV9leHBlY3RlZF9sZWFkZXJfaWRlbnRpdHkiPQoQU3RlcERvd25SZXNwb25zZRIpCgZsZWFkZXIYASABKAsyGS5jb3hzd2Fpbi5hZG1pbi52MS5MZWFkZXIqfAoLTGVhc2VQb2xpY3kSHAoYTEVBU0VfUE9MSUNZX1VOU1BFQ0lGSUVEEAASGQoVTEVBU0VfUE9MSUNZX0lOX0ZPUkNFEAESGAoUTEVBU0VfUE9MSUNZX01JU1NJTkcQAhIaChZMRUFTRV9QT0xJQ1lfRElGRkVSRU5UEAMynAIKDUxlYWRlclNlcnZpY2USVgoJR2V0TGVhZGVyEiMuY294c3dhaW4uYWRtaW4udjEuR2V0TGVhZGVyUmVxdWVzdBokLmNveHN3YWluLmFkbWluLnYxLkdldExlYWRlclJlc3BvbnNlEl4KC1dhdGNoTGVhZGVyEiUuY294c3dhaW4uYWRtaW4udjEuV2F0Y2hMZWFkZXJSZXF1ZXN0GiYuY294c3dhaW4uYWRtaW4udjEuV2F0Y2hMZWFkZXJSZXNwb25zZTABElMKCFN0ZXBEb3duEiIuY294c3dhaW4uYWRtaW4udjEuU3RlcERvd25SZXF1ZXN0GiMuY294c3dhaW4uYWRtaW4udjEuU3RlcERvd25SZXNwb25zZUJHWkVnaXRodWIuY29tL2NveHN3YWluLWRldi9jb3hzd2Fpbi9jbGllbnRzL2dvL2NveHN3YWluL2FkbWluL3YxO2FkbWludjFiBnByb3RvMw", [file_coxswain_admin_v1_types, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * A Lease that is fought for, and who holds it.
@@ -288,6 +288,14 @@ export type StepDownRequest = Message<"coxswain.admin.v1.StepDownRequest"> & {
    * @generated from field: bool dry_run = 5;
    */
   dryRun: boolean;
+
+  /**
+   * Give leadership up even if no other replica shows signs of life. A kube-controller-manager that stands by takes it, but announces
+   * itself nowhere. If nobody takes it, nobody leads for the lease duration, and then this replica leads again.
+   *
+   * @generated from field: bool force = 6;
+   */
+  force: boolean;
 };
 
 /**
@@ -396,10 +404,10 @@ export const LeaderService: GenService<{
    * flight end, and only then is the Lease released. Asks for `update` on `leader`.
    *
    * `FAILED_PRECONDITION`: another replica leads, which is the expected one (`NOT_LEADER`, with `leader_address` in the
-   * metadata), no other
-   * replica shows signs of life (`NO_CANDIDATE`), the named successor does not (`SUCCESSOR_NOT_LIVE`), the leader is
-   * not who was expected, another replica leads and none was expected, or its term ended before this request was carried out (`LEADER_CHANGED`; do not send the call to
-   * the next leader), or leader election is off (`NO_LEADER_ELECTION`). `NOT_FOUND`
+   * metadata), no other replica shows signs of life and the request does not set `force` (`NO_CANDIDATE`), the named successor does not
+   * (`SUCCESSOR_NOT_LIVE`), a successor is named although the API server chooses the leader (`SETTING`: coordinated leader election), the
+   * leader is not who was expected, another replica leads and none was expected, or its term ended before this request was carried out
+   * (`LEADER_CHANGED`; do not send the call to the next leader), or leader election is off (`NO_LEADER_ELECTION`). `NOT_FOUND`
    * (`REPLICA_NOT_FOUND`): no replica has the successor's identity. `UNAVAILABLE` (`API_SERVER`): the Lease could not be
    * released in good order; another replica leads once it has run out. `DEADLINE_EXCEEDED` (`TIMEOUT`): with `wait`, nobody
    * else leads yet.

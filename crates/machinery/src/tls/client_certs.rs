@@ -13,15 +13,17 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use rustls_pki_types::{CertificateDer, UnixTime};
 
-use crate::tls::{verify_tls12_signature, verify_tls13_signature};
+use super::{verify_tls12_signature, verify_tls13_signature};
 
-pub(super) struct AnyClientCert {
+/// Accepts each client certificate whose key the client holds, and clients without one.
+pub struct AnyClientCert {
     provider: Arc<CryptoProvider>,
     hints: Vec<DistinguishedName>,
 }
 
 impl AnyClientCert {
-    pub(super) fn new(provider: &Arc<CryptoProvider>, hints: Vec<DistinguishedName>) -> Self {
+    /// Creates a verifier that names these issuers to clients.
+    pub fn new(provider: &Arc<CryptoProvider>, hints: Vec<DistinguishedName>) -> Self {
         Self { provider: Arc::clone(provider), hints }
     }
 }

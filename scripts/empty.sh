@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Makes an empty directory $1 for what is built. A directory that exists is removed only if it is empty or was made for this: it holds
+# the file $2. Anything else is left alone, because a mistyped OUT may name a home directory.
+set -euo pipefail
+directory=$1 marker=$2
+if [ -e "$directory" ] && [ ! -e "$directory/$marker" ] && [ -n "$(ls -A "$directory")" ]; then
+    printf 'empty: %s is not empty and has no %s, so it is not removed; name another directory in OUT\n' "$directory" "$marker" >&2
+    exit 1
+fi
+rm -rf "$directory"
+mkdir -p "$directory"

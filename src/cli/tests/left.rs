@@ -1,0 +1,61 @@
+//! Controllers that a kube-controller-manager has given up, by its flags.
+
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+
+use crate::cli::left::check;
+use coxswain_controllers::registry::REGISTRY;
+use coxswain_machinery::framework::Descriptor;
+
+fn pod(name: &str, command: &[&str], args: &[&str]) -> Value {
+    let container = json!({ "name": "kube-controller-manager", "command": command, "args": args });
+    json!({ "metadata": { "name": name, "labels": { "component": "kube-controller-manager" } }, "spec": { "containers": [container] } })
+}
+
+fn checked(pods: &[Value]) -> Result<usize, String> {
+    let pods: Vec<Pod> = pods.iter().map(|pod| serde_json::from_value(pod.clone()).unwrap()).collect();
+    let wanted: Vec<&Descriptor> = ["job-controller", "cronjob-controller"]
+        .iter()
+        .map(|name| REGISTRY.iter().find(|descriptor| descriptor.name == *name).unwrap())
+        .collect();
+    check(&pods, &wanted)
+}
+
+#[test]
+fn kube_controller_manager_that_still_runs_a_controller_is_named() {
+    const PROGRAM: &str = "kube-controller-manager";
+    const LEFT: &str = "--controllers=*,bootstrapsigner,-cronjob-controller,-job-controller";
+    let left = || pod("node-1", &[PROGRAM, "--leader-elect=true", LEFT], &[]);
+    let others = [
+        (pod("node-2", &[PROGRAM, "--controllers=*,-cronjob"], &[]), "node-2: runs job-controller"),
+        (
+            pod("node-2", &["/usr/local/bin/kube-controller-manager"], &["--kubeconfig", "/k"]),
+            "node-2: runs job-controller, cronjob-controller",
+        ),
+        (
+            pod("node-2", &[], &["--controllers=*", "--controllers=-job,cronjob"]),
+            "node-2: runs cronjob-controller",
+        ),
+    ];
+    assert_eq!(checked(&[left()]), Ok(1));
+    for (other, expected) in others {
+        assert_eq!(checked(&[left(), other]), Err(expected.to_owned()));
+    }
+    let named = pod("node-2", &[PROGRAM, "--controllers", "deployment,-job"], &[]);
+    assert_eq!(checked(&[left(), named]), Ok(2), "without a star only what is named runs");
+    let unreadable = checked(&[pod("node-2", &[PROGRAM, "--no-such-flag"], &[])]).unwrap_err();
+    assert!(unreadable.starts_with("node-2: ") && unreadable.contains("no-such-flag"), "{unreadable}");
+}
+
+#[test]
+fn pods_that_run_no_kube_controller_manager_prove_nothing() {
+    let mut coxswain = pod("coxswain-1", &[], &["--controllers=job-controller"]);
+    coxswain["metadata"]["labels"]["app.kubernetes.io/name"] = json!("coxswain");
+    coxswain["metadata"]["labels"]["app.kubernetes.io/component"] = json!("controller-manager");
+    let mut ended = pod("node-1", &["kube-controller-manager"], &[]);
+    ended["status"] = json!({ "phase": "Failed" });
+    for pods in [vec![], vec![coxswain], vec![ended], vec![pod("static", &["coxswain"], &[])]] {
+        let why = checked(&pods).unwrap_err();
+        assert!(why.starts_with("no pod with the label"), "{why}");
+    }
+}
