@@ -79,7 +79,7 @@ fn values(candidate: &Difference, plays: &[&Played]) -> usize {
         // Linear: a candidate has a few plays.
         let is_known = different
             .iter()
-            .any(|known| between(candidate.round, known, look).iter().all(|each| !is_doubt(candidate, each)));
+            .any(|known| between(candidate.round, known, look).iter().all(|each| !explains(each, candidate)));
         if !is_known {
             different.push(look);
         }
@@ -112,12 +112,12 @@ fn disagreement(candidate: &Difference, plays: &[&Played]) -> Option<Difference>
     let round = candidate.round;
     let mut looks = plays.iter().filter_map(|play| play.looks.get(round));
     let first = looks.next()?;
-    looks.flat_map(|look| between(round, first, look)).find(|each| is_doubt(candidate, each))
+    looks.flat_map(|look| between(round, first, look)).find(|each| explains(each, candidate))
 }
 
 /// Returns whether a difference between two plays under kube-controller-manager explains the candidate. It does not if the candidate is the
 /// presence of an object or a field, and the plays differ in a part of it only.
-fn is_doubt(candidate: &Difference, between_theirs: &Difference) -> bool {
+fn explains(between_theirs: &Difference, candidate: &Difference) -> bool {
     let is_presence = candidate.kcm.is_null() || candidate.ours.is_null();
     let is_part = between_theirs.path.len() > candidate.path.len();
     between_theirs.overlaps(candidate) && !(is_presence && is_part)
