@@ -71,6 +71,12 @@ live_reads! {
         NAMESPACE_STILL_THERE = ("still-there", "GET namespaces", 0,
             "Before the contents are deleted: another namespace may have the name.");
     }
+    "node-lifecycle-controller" {
+        CONDITIONED_NODE = ("node", "GET nodes", 0,
+            "The last three writes of the taints of a node were refused because the node had changed.");
+        STRANDED_POD = ("pod", "GET pods", 0,
+            "The last three writes of the condition of a pod were refused because the pod had changed.");
+    }
     "persistentvolume-attach-detach-controller" {
         ATTACHMENT_NODE = ("node", "GET nodes", 60,
             "Before a volume is detached: the node may still use it.");
@@ -159,6 +165,8 @@ live_reads! {
     "taint-eviction-controller" {
         TAINTED_NODE = ("node", "GET nodes", 0,
             "Before pods of a node are deleted for its taints. One read serves all pods of the node that are due.");
+        TAINTED_POD = ("pod", "GET pods", 0,
+            "Before a pod is deleted whose last three writes were refused because the pod had changed.");
     }
     "validatingadmissionpolicy-status-controller" {
         POLICY_DISCOVERY = ("discovery", "GET /api, /apis", 0,

@@ -9,6 +9,7 @@ mod blocking;
 mod caches;
 mod change;
 mod clock_watch;
+mod contention;
 mod demand;
 mod descriptor;
 mod documents;

@@ -156,6 +156,7 @@ pub struct Reads {
     found: HashMap<Read, ReadResult>,
     written: EarlierWrites,
     withholds_creates: bool,
+    pub(super) is_contended: bool,
 }
 
 /// What earlier plans of this reconcile have written.
@@ -483,6 +484,17 @@ pub enum Observation<V> {
     Needs(Vec<DeclaredRead>),
     /// Everything that the decision rests on.
     View(V),
+}
+
+impl<V> Observation<V> {
+    /// Makes another view of this one, or nothing.
+    pub fn and_then<U>(self, view: impl FnOnce(V) -> Option<U>) -> Observation<U> {
+        match self {
+            Self::View(held) => view(held).into(),
+            Self::Needs(needs) => Observation::Needs(needs),
+            Self::Nothing => Observation::Nothing,
+        }
+    }
 }
 
 impl<V> From<Option<V>> for Observation<V> {

@@ -2,6 +2,7 @@
 
 mod absences;
 mod canceled;
+mod conflicts;
 mod discovery;
 mod lists;
 mod offload;
@@ -30,6 +31,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::blocking::BlockingPool;
 use super::caches::Caches;
+use super::contention::Contentions;
 use super::demand::{Demands, Explainer};
 use super::expectations::{Expectations, MAY_STILL_LAND};
 use super::freshness::Freshness;
@@ -200,6 +202,7 @@ impl Bench {
             demands: Demands::default(),
             causes: Arc::default(),
             waits: Waits::default(),
+            contentions: Contentions::default(),
             terminating: TerminatingOwners::default(),
             report: Arc::new(Unreported),
             watchdog: Watchdog::new(&registry).unwrap(),

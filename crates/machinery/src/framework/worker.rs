@@ -22,6 +22,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::Instrument;
 
+use super::contention::Contentions;
 use super::demand::{Demands, Explainer, Synced};
 use super::freshness::Freshness;
 use super::metrics::ReconcileMetrics;
@@ -77,6 +78,7 @@ pub(super) struct Worker {
     pub(super) causes: Arc<Causes>,
     /// Keys that wait for caches, for traces.
     pub(super) waits: Waits,
+    pub(super) contentions: Contentions,
     /// Owners whose creates are withheld.
     pub(super) terminating: TerminatingOwners,
     pub(super) report: Arc<dyn Report>,
@@ -394,6 +396,7 @@ impl Worker {
             Ok(planned_end) => self.conclude(key, planned_end, &mut tried).await,
             Err(outcome) => outcome,
         };
+        self.contentions.note(key, tried.outdated, &tried.failures);
         (outcome, tried.actions)
     }
 
@@ -582,7 +585,8 @@ impl Worker {
 
     /// Observes, in as many passes as it takes, and plans.
     async fn decide(&self, key: &Key, tried: &Tried) -> Result<Option<(Plan, PlanNote)>, ObserveError> {
-        let reads = Reads::begin(tried.written.clone(), tried.withholds_creates);
+        let reads = Reads::begin(tried.written.clone(), tried.withholds_creates)
+            .contended_if(self.contentions.is_contended(key));
         self.reader.plan(self.reconcile.as_ref(), key, &tried.failures, reads, || self.clock.now()).await
     }
 

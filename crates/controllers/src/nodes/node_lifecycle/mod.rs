@@ -75,9 +75,9 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     service_account: Some("node-controller"),
     event_source: Some("node-controller"),
     writes: &[
-        Grant { group: "", resource: "nodes", verbs: &["list", "patch", "watch"] },
+        Grant { group: "", resource: "nodes", verbs: &["get", "list", "patch", "watch"] },
         Grant { group: "", resource: "nodes/status", verbs: &["patch"] },
-        Grant { group: "", resource: "pods", verbs: &["list", "watch"] },
+        Grant { group: "", resource: "pods", verbs: &["get", "list", "watch"] },
         Grant { group: "", resource: "pods/status", verbs: &["patch"] },
         EVENTS_GRANT,
     ],
@@ -176,8 +176,8 @@ struct Controller {
 impl Room for Controller {
     type View = View;
 
-    fn observe(&self, key: &Key, _: &[Failure], _: &Reads) -> Result<Observation<View>, ObserveError> {
-        Ok(view::observe(self, key).into())
+    fn observe(&self, key: &Key, _: &[Failure], read: &Reads) -> Result<Observation<View>, ObserveError> {
+        view::observe(self, key, read)
     }
 
     fn plan(view: &View, now: Timestamp) -> Plan {

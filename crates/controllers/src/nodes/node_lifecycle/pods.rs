@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::memory::FleetMemory;
 use super::taints::{condition, is_marked};
+use crate::live_reads::STRANDED_POD;
 use coxswain_machinery::api::core::Node;
 use coxswain_machinery::api::kinds::PODS;
 use coxswain_machinery::api::pod::Pod;
@@ -65,7 +66,7 @@ pub(super) struct Stranded {
 impl Room for Pods {
     type View = Stranded;
 
-    fn observe(&self, key: &Key, _: &[Failure], _: &Reads) -> Result<Observation<Stranded>, ObserveError> {
+    fn observe(&self, key: &Key, _: &[Failure], read: &Reads) -> Result<Observation<Stranded>, ObserveError> {
         let is_told_ready =
             |pod: &Arc<Pod>| pod.condition("Ready").is_some_and(|held| held.status != "False");
         let is_lost = |pod: &Arc<Pod>| {
@@ -73,11 +74,16 @@ impl Room for Pods {
             let ready = node.as_ref().and_then(|node| condition(node, "Ready"));
             ready.is_some_and(|status| status != "True")
         };
-        let pod = self.lister.get(key).filter(is_told_ready).filter(is_lost);
+        let Some(pod) = self.lister.get(key).filter(is_told_ready).filter(is_lost) else {
+            return Ok(Observation::Nothing);
+        };
+        let current = read.current(&STRANDED_POD, &PODS, pod)?;
         let is_judged = |pod: &Pod| {
             self.memory.knows(&pod.spec.node_name) && self.memory.deliveries.covered().silent_for.is_none()
         };
-        Ok(pod.map(|pod| Stranded { is_judged: is_judged(&pod), pod }).into())
+        Ok(current.and_then(|pod| {
+            Some(pod).filter(is_told_ready).map(|pod| Stranded { is_judged: is_judged(&pod), pod })
+        }))
     }
 
     fn plan(view: &Stranded, now: Timestamp) -> Plan {

@@ -64,7 +64,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     event_source: None,
     writes: &[
         Grant { group: "", resource: "nodes", verbs: &["get", "list", "watch"] },
-        Grant { group: "", resource: "pods", verbs: &["delete", "list", "watch"] },
+        Grant { group: "", resource: "pods", verbs: &["delete", "get", "list", "watch"] },
         Grant { group: "", resource: "pods/status", verbs: &["patch"] },
         EVENTS_GRANT,
     ],

@@ -421,6 +421,35 @@ fn the_condition_comes_before_the_delete_and_both_are_meant_for_this_pod() {
     assert_eq!(writes(&held("True", "PreemptionByScheduler")), (Some(expected), delete(None)));
 }
 
+/// Something changes the pod faster than its watch shows, so the condition at the cached version is refused each time.
+#[test]
+fn pod_is_read_live_after_three_conflicts() {
+    let bench = Bench::new(&["a"], vec![]);
+    let (key, place) = (Key::new("ns", "web"), Key::new("", "one"));
+    let observe = |reads: Reads| bench.room.observe(&key, &[], &reads);
+    let Ok(Observation::Needs(needs)) = observe(Reads::default().contended()) else {
+        panic!("it reads live")
+    };
+    assert_eq!(needs, [Read::Object(&PODS, key.clone())]);
+    let live = |uid: &str, tolerations: Vec<Toleration>| {
+        let mut pod = pod(uid, tolerations);
+        pod.metadata.resource_version = "99".into();
+        let reads = Reads::default().contended().with_object(&NODES, place.clone(), Ok(Some(node(&["a"]))));
+        let observed = observe(reads.with_object(&PODS, key.clone(), Ok(Some(Arc::new(pod)))));
+        let Ok(Observation::View(view)) = observed else { panic!("{observed:?}") };
+        let plan = Controller::plan(&view, now());
+        let first = plan.writes().next().map(|write| write.verb.clone());
+        match first {
+            Some(Verb::Patch(Patch::Strategic(patch))) => patch["metadata"]["resourceVersion"].clone(),
+            Some(other) => panic!("{other:?}"),
+            None => Value::Null,
+        }
+    };
+    assert_eq!(live("web-uid", vec![]), json!("99"));
+    assert_eq!(live("web-uid", vec![exists("a", None)]), Value::Null, "it tolerates the taint by now");
+    assert_eq!(live("another", vec![]), json!("77"), "the watch tells of a successor");
+}
+
 /// The keys that a change queues, in order.
 fn queued(keys: &coxswain_machinery::framework::KeyMap, delta: Delta<'_>) -> Vec<String> {
     let mut all = Vec::new();

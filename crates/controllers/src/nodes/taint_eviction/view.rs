@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::Controller;
 use super::memory::Entry;
-use crate::live_reads::TAINTED_NODE;
+use crate::live_reads::{TAINTED_NODE, TAINTED_POD};
 use coxswain_machinery::api::core::Node;
-use coxswain_machinery::api::kinds::NODES;
+use coxswain_machinery::api::kinds::{NODES, PODS};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::framework::{Observation, ObserveError, Read, Reads};
 use coxswain_machinery::informer::downcast;
@@ -55,6 +55,14 @@ pub(super) fn observe(
     let Some(place) = place.filter(|_| view.goes() && !view.has_failed) else {
         return Ok(Observation::View(view));
     };
+    if let Some(cached) = view.pod.clone() {
+        match read.current(&TAINTED_POD, &PODS, cached)? {
+            Observation::View(pod) => view.pod = Some(pod),
+            Observation::Needs(needs) => return Ok(Observation::Needs(needs)),
+            // The write of the cached pod is refused, and the watch calls the key.
+            Observation::Nothing => {}
+        }
+    }
     view.node = match read.object(&NODES, &place) {
         None => return Ok(Observation::Needs(vec![TAINTED_NODE.of(Read::Object(&NODES, place))])),
         Some(Ok(found)) => found.cloned().and_then(downcast),

@@ -19,7 +19,7 @@ use coxswain_machinery::api::core::Node;
 use coxswain_machinery::api::indexes::BY_NODE;
 use coxswain_machinery::api::kinds::{HEARTBEATS, NODES, PODS};
 use coxswain_machinery::api::pod::{Pod, PodCondition};
-use coxswain_machinery::framework::{KeyMap, Memory as _, Observation, Reads, Room, RoomMetrics};
+use coxswain_machinery::framework::{KeyMap, Memory as _, Observation, Read, Reads, Room, RoomMetrics};
 use coxswain_machinery::informer::{Deliveries, Delta, Indexed, Lister, Store};
 use coxswain_machinery::model::plan::{Patch, Verb};
 use coxswain_machinery::model::{Failure, Key, Plan, Step, Write};
@@ -485,6 +485,32 @@ async fn nothing_is_said_of_pods_before_their_node_was_looked_at_by_a_view_that_
     assert!(waits(&room), "nothing is delivered");
     bench.renew("kube-system", "leader");
     assert!(!waits(&room));
+}
+
+/// Something changes the pod faster than its watch shows, so the condition at the cached version is refused each time.
+#[tokio::test(start_paused = true)]
+async fn stranded_pod_is_read_live_after_three_conflicts() {
+    let (_bench, room) = stranded("Unknown", Some("True"), true);
+    let key = Key::new("ns", "web");
+    let observe = |reads: Reads| room.observe(&key, &[], &reads);
+    let Ok(Observation::Needs(needs)) = observe(Reads::default().contended()) else {
+        panic!("it reads live")
+    };
+    assert_eq!(needs, [Read::Object(&PODS, key.clone())]);
+    let live = |ready: &str, uid: &str| {
+        let mut pod = pod(Some(ready));
+        pod.metadata.uid = uid.into();
+        pod.metadata.resource_version = "99".into();
+        observe(Reads::default().contended().with_object(&PODS, key.clone(), Ok(Some(Arc::new(pod)))))
+    };
+    let Ok(Observation::View(view)) = live("True", "web-uid") else { panic!("it is still stranded") };
+    let plan = Pods::plan(&view, now());
+    let Verb::Patch(Patch::Strategic(patch)) = &plan.writes().next().unwrap().verb else {
+        panic!("{plan:?}")
+    };
+    assert_eq!(patch["metadata"]["resourceVersion"], "99");
+    assert!(matches!(live("False", "web-uid"), Ok(Observation::Nothing)), "its condition is False by now");
+    assert!(matches!(live("True", "another"), Ok(Observation::Nothing)));
 }
 
 fn queued(keys: &KeyMap, old: Option<&AnyObject>, new: Option<&AnyObject>) -> usize {
