@@ -86,14 +86,28 @@ fn run(startup: Startup) -> anyhow::Result<()> {
     Ok(ended?)
 }
 
-/// The threads of the controllers: one for every [`CORES_PER_THREAD`] cores, at least [`FEWEST_THREADS`], or as many as
-/// `TOKIO_WORKER_THREADS` says. Controllers mostly wait for the API server, which takes ten times what they do, and threads that have
-/// little to do each wake one another for it.
+/// Returns the number of threads of the controllers: one for every [`CORES_PER_THREAD`] cores, at least [`FEWEST_THREADS`]. Controllers mostly
+/// wait for the API server, which takes ten times what they do, and threads that have little to do each wake one another for it.
+fn threads(cores: usize) -> usize {
+    cores.div_ceil(CORES_PER_THREAD).max(FEWEST_THREADS)
+}
+
+/// Builds the runtime of the controllers. It has as many threads as `TOKIO_WORKER_THREADS` says, if that is set.
 fn runtime() -> std::io::Result<Runtime> {
     let mut builder = Builder::new_multi_thread();
     if std::env::var_os("TOKIO_WORKER_THREADS").is_none() {
-        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-        builder.worker_threads(cores.div_ceil(CORES_PER_THREAD).max(FEWEST_THREADS));
+        builder.worker_threads(threads(std::thread::available_parallelism().map_or(1, NonZero::get)));
     }
     builder.enable_all().build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::threads;
+
+    /// kube-controller-manager has one for each core.
+    #[test]
+    fn four_cores_share_a_thread_and_there_are_two_at_least() {
+        assert_eq!([1, 4, 8, 9, 64].map(threads), [2, 2, 2, 3, 16]);
+    }
 }

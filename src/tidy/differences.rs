@@ -3,7 +3,11 @@
 //!
 //! A text that tells of a difference names its row: `Differs: ID`. This holds for the reasons of parity scenarios, of
 //! `tests/parity/writes.tsv`, of `tests/parity/metrics.tsv` and of oracles, for the rows of `tests/differential/wanted.tsv`, and for comments
-//! that tell what kube-controller-manager does. `Differs: no` marks a text that tells of no difference.
+//! that tell what kube-controller-manager does, for each item of a list of differences, and for comments of the harness of parity. `Differs: no`
+//! marks a text that tells of no difference.
+//!
+//! Each row names a test with real tools (a scenario of parity, an integration test, or a comparison with a program in Go), or is in
+//! `tests/differences-unit.txt`, the list of rows that have unit tests only.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -17,6 +21,8 @@ use super::{CRATES, complain, sources};
 use crate::behaviour::exists;
 
 const TABLE: &str = include_str!("../../tests/differences.tsv");
+/// IDs of rows without a test with real tools.
+const UNIT_ONLY: &str = include_str!("../../tests/differences-unit.txt");
 const COLUMNS: usize = 9;
 /// The beginning of a mark: the ID of a row follows.
 const MARK: &str = "Differs: ";
@@ -29,6 +35,10 @@ const UNKNOWN: &str = "–";
 const SUBJECTS: [(&str, &str); 3] =
     [("all", "All controllers"), ("process", "Process, ports and flags"), ("metrics", "Metrics and logs")];
 
+/// Write requests and metrics that scenarios of parity show, with the rows that explain them.
+const WRITES: &str = include_str!("../../tests/parity/writes.tsv");
+const SERIES: &str = include_str!("../../tests/parity/metrics.tsv");
+
 /// Tables whose rows name differences.
 const MARKED_TABLES: [&str; 3] =
     ["tests/parity/writes.tsv", "tests/parity/metrics.tsv", "tests/differential/wanted.tsv"];
@@ -37,7 +47,7 @@ const MARKED_TABLES: [&str; 3] =
 const KNOWN: [&str; 2] = ["KnownDifference", "KnownRefusal"];
 
 /// Phrases by which a comment tells what kube-controller-manager does. "The original" stands for its name.
-const PHRASES: [&str; 12] = [
+const PHRASES: [&str; 16] = [
     ". the original ",
     "; the original ",
     ": the original ",
@@ -50,7 +60,17 @@ const PHRASES: [&str; 12] = [
     "from the original, on purpose",
     "differs from the original",
     "unlike the original",
+    "the original, which ",
+    "(the original's ",
+    ". the original's ",
+    "; the original's ",
 ];
+
+/// The heading of a list in a comment. Each of its items names a row.
+const LIST: &str = "differs from the original, on purpose";
+/// The document with a list of metrics that differ, the line before the list, and the line after it.
+const METRICS: (&str, &str, &str) =
+    ("docs/metrics.md", "Where a value differs in what it says:", "[differences.md]");
 
 /// A row of the table.
 struct Row<'a> {
@@ -130,6 +150,32 @@ fn complaints(table: &str, built: &[&str], exists: impl Fn(&str) -> bool) -> Vec
     complaints
 }
 
+/// Returns whether a test compares with kube-controller-manager, with Go, or on a real API server.
+fn is_real(test: &str) -> bool {
+    test.starts_with("parity/") || test.starts_with("integration::") || test.contains("differential::")
+}
+
+/// Returns what is wrong with the list of rows that have unit tests only.
+fn unit_complaints(table: &str, listed: &str) -> Vec<String> {
+    let listed: BTreeSet<&str> = listed.lines().filter(|line| !line.starts_with('#')).collect();
+    let rows = lines(table).filter_map(|(_, line)| Row::parse(line));
+    let unit: BTreeSet<&str> =
+        rows.filter(|row| !row.tests.split_whitespace().any(is_real)).map(|row| row.id).collect();
+    let missing = unit.difference(&listed).map(|id| {
+        format!("{id} has unit tests only: add a test with real tools, or {id} to tests/differences-unit.txt")
+    });
+    let surplus = listed.difference(&unit).map(|id| {
+        format!("{id} is no row with unit tests only: remove {id} from tests/differences-unit.txt")
+    });
+    missing.chain(surplus).collect()
+}
+
+/// Returns the items of a list, whose lines are joined by blanks.
+fn items(list: &str) -> impl Iterator<Item = &str> {
+    let end = list.find(" # ").unwrap_or(list.len());
+    list[..end].split(" - ").skip(1)
+}
+
 /// Returns the IDs that a text names.
 fn marks(text: &str) -> Vec<&str> {
     let id = |rest: &str| rest.find(|letter: char| !is_of_an_id(letter)).unwrap_or(rest.len());
@@ -185,6 +231,27 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
+/// Returns the comments of a source file that tell of a difference, and the items of its lists of differences.
+fn told(path: &Path, text: &str) -> Vec<(String, String)> {
+    let mut told = Vec::new();
+    for (at, comment) in comments(text).into_iter().filter(|(_, comment)| tells_of_a_difference(comment)) {
+        let place = format!("{}:{at}", path.display());
+        let lists = comment.split(LIST).skip(1).flat_map(items);
+        told.extend(lists.map(|item| (place.clone(), item.to_owned())));
+        told.push((place, comment));
+    }
+    told
+}
+
+/// Returns the items of the list of metrics that differ.
+fn metrics() -> Vec<(String, String)> {
+    let (path, begin, end) = METRICS;
+    let text = fs::read_to_string(root().join(path)).expect("a document");
+    let (_, list) = text.split_once(begin).expect("the line before the list");
+    let (list, _) = list.split_once(end).expect("the line after the list");
+    list.split("\n- ").skip(1).map(|item| (path.to_owned(), item.to_owned())).collect()
+}
+
 /// Returns the scenarios that keep differences.
 fn scenarios() -> Vec<(PathBuf, Value)> {
     let folders = fs::read_dir(root().join("tests/parity")).expect("the scenarios").flatten();
@@ -226,11 +293,33 @@ fn texts() -> Vec<(String, String)> {
             texts.extend(reasons.map(|line| (path.display().to_string(), line.to_owned())));
         }
         if !is_test(&path) {
-            let told = comments(&text).into_iter().filter(|(_, comment)| tells_of_a_difference(comment));
-            texts.extend(told.map(|(at, comment)| (format!("{}:{at}", path.display()), comment)));
+            texts.extend(told(&path, &text));
         }
     }
+    for (path, text) in sources("tests/integration/parity") {
+        texts.extend(told(&path, &text));
+    }
+    texts.extend(metrics());
     texts
+}
+
+/// Returns what a table of parity has about a row of differences; each of its rows becomes a text by `show`.
+fn listed(table: &str, id: &str, show: fn(&[&str]) -> String) -> Option<String> {
+    let rows = lines(table).map(|(_, line)| line.split('\t').collect::<Vec<_>>());
+    // Linear: a reason names few rows.
+    let rows = rows.filter(|cells| cells.last().is_some_and(|reason| marks(reason).contains(&id)));
+    let shown: Vec<String> = rows.map(|cells| show(&cells)).collect();
+    (!shown.is_empty()).then(|| shown.join(", "))
+}
+
+fn show_write(cells: &[&str]) -> String {
+    let [controller, sort, _] = cells else { return String::new() };
+    format!("`{sort}` ({controller})")
+}
+
+fn show_series(cells: &[&str]) -> String {
+    let [series, ..] = cells else { return String::new() };
+    format!("`{series}…`")
 }
 
 /// Returns the generated part of the page.
@@ -254,6 +343,13 @@ pub(crate) fn page() -> String {
                 let _ = writeln!(page, "- **{name}**: {cell}");
             }
         }
+        let measured =
+            [("Requests", listed(WRITES, id, show_write)), ("Metrics", listed(SERIES, id, show_series))];
+        for (name, shown) in measured {
+            if let Some(shown) = shown {
+                let _ = writeln!(page, "- **{name}**: {shown}");
+            }
+        }
     }
     format!("{index}\n{page}\n")
 }
@@ -262,6 +358,12 @@ pub(crate) fn page() -> String {
 fn every_difference_has_its_tests() {
     let built: Vec<&str> = REGISTRY.iter().filter(|row| row.build.is_some()).map(|row| row.name).collect();
     complain(&complaints(TABLE, &built, exists));
+}
+
+/// The list may become shorter, and a row with a test with real tools is not on it.
+#[test]
+fn every_row_has_a_test_with_real_tools_or_is_listed() {
+    complain(&unit_complaints(TABLE, UNIT_ONLY));
 }
 
 /// A scenario without the difference shows that kube-controller-manager does the same.
@@ -323,6 +425,38 @@ fn table_that_leaves_something_out_is_refused() {
 }
 
 #[test]
+fn row_with_unit_tests_only_is_refused_unless_it_is_listed() {
+    let row = |id: &str, tests: &str| format!("{id}\tall\tdoes.\tdoes not.\tw\tn\t–\t–\t{tests}\n");
+    let real = ["parity/job/ends", "a integration::jobs::b", "machinery::wire::time::differential::c"];
+    let table: String =
+        real.iter().enumerate().map(|(at, tests)| row(&format!("real-{at}"), tests)).collect();
+    let table = table + &row("unit", "a b") + &row("listed", "controllers::a");
+    let complaints = unit_complaints(&table, "# a comment\nlisted\nreal-1\n").join("; ");
+    assert_eq!(
+        complaints,
+        "unit has unit tests only: add a test with real tools, or unit to tests/differences-unit.txt; \
+         real-1 is no row with unit tests only: remove real-1 from tests/differences-unit.txt"
+    );
+}
+
+#[test]
+fn page_has_the_requests_and_metrics_of_a_row() {
+    let table = "# a comment\nnodes\tpatch nodes\tsmaller. Differs: a\npods\tpatch pods\tso it is. Differs: no\nsets\tpatch sets\tas well. Differs: a\n";
+    assert_eq!(listed(table, "a", show_write).as_deref(), Some("`patch nodes` (nodes), `patch sets` (sets)"));
+    assert_eq!(listed("up{a=\twhether\tso. Differs: b\n", "b", show_series).as_deref(), Some("`up{a=…`"));
+    assert_eq!(listed(table, "b", show_write), None);
+}
+
+#[test]
+fn each_item_of_a_list_of_differences_is_judged() {
+    let text = "//! # Where it differs from the original, on purpose\n//! - It waits.\n//!   Differs: a.\n//! - It goes.\n//!\n//! # Next\n//! - No.\n";
+    let told = told(Path::new("x.rs"), text);
+    let items: Vec<&str> = told.iter().map(|(_, text)| text.as_str()).collect();
+    assert_eq!(items[..2], ["It waits. Differs: a.", "It goes. "]);
+    assert_eq!(items.len(), 3);
+}
+
+#[test]
 fn texts_and_their_marks_are_found() {
     let ids = BTreeSet::from(["a", "b-2"]);
     for (text, complaint) in [
@@ -340,6 +474,8 @@ fn texts_and_their_marks_are_found() {
         ("It goes on. (kube-controller-manager waits.)", true),
         ("Unlike kube-controller-manager, it goes on.", true),
         ("It goes on, where the original waits.", true),
+        ("It waits. (The original, which looks nowhere, goes on.)", true),
+        ("It waits. The original's goes on.", true),
         ("It waits, as the original does.", false),
         ("The name is kube-controller-manager's.", false),
     ] {

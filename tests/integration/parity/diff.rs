@@ -41,7 +41,7 @@ impl fmt::Display for Difference {
 pub(super) const EITHER: &str = "either";
 
 /// Where two looks differ: objects field by field, lists by what only one of them holds. Where the original was seen to do
-/// this or that, either is no difference.
+/// this or that, either is no difference. Differs: no.
 pub(super) fn differences(after: &str, recorded: &Value, ours: &Value) -> Vec<Difference> {
     let mut found = Vec::new();
     compare(after, "", recorded, ours, &mut found);

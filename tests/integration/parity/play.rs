@@ -31,7 +31,7 @@ pub(super) const LIMIT: Duration = Duration::from_mins(3);
 /// How often a namespace is looked at.
 const POLL: Duration = Duration::from_millis(250);
 /// How long after a write it is still expected to be heard of and answered with another: by the original, which is recorded
-/// with care, and by ours.
+/// with care, and by ours. Differs: no.
 const RECORDING: Duration = Duration::from_secs(2);
 const COMPARING: Duration = Duration::from_millis(400);
 

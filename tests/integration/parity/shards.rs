@@ -134,6 +134,7 @@ pub(super) const GATED: Shard = Shard {
     beside: &["job", "serviceaccount"],
 };
 /// Migrations of what is stored. The original reads what it migrates from the caches of its garbage collector.
+/// Differs: lists-by-pages.
 pub(super) const MIGRATIONS: Shard =
     Shard { folders: &["storage-version-migrator"], beside: &["garbage-collector", "serviceaccount"] };
 /// What is scaled by metrics. The pods are kwok's.

@@ -176,7 +176,7 @@ fn event_text(event: &Value) -> Option<String> {
     let component = event["source"]["component"].as_str();
     let component = component.filter(|name| name.ends_with("-controller") || OTHER_SOURCES.contains(name))?;
     if event["reason"] == "RecyclerPod" {
-        // The original tells of a volume what is told of the Pod that empties it, once more.
+        // The original tells of a volume what is told of the Pod that empties it, once more. Differs: recycler-events.
         return None;
     }
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -373,7 +373,7 @@ fn pod_status(status: &Value) -> Value {
             normal[field] = status[field].clone();
         }
     }
-    // The original writes them in any order.
+    // The original writes them in any order. Differs: no.
     if let Some(recorded) = normal.get_mut("resourceClaimStatuses").and_then(Value::as_array_mut) {
         recorded.sort_by_key(|entry| entry["name"].as_str().map(str::to_owned));
     }

@@ -6,7 +6,7 @@
 //! matter of time. A single scenario leaves room for chance (two pods that become ready together are one status or two), so
 //! what counts is the sum over all scenarios of a controller. Events, leases and reviews are no objects of theirs. A controller
 //! that writes by other verbs than the original does so for a reason, which is kept in `tests/parity/writes.tsv`; in all it
-//! still writes no more, unless that is kept too.
+//! still writes no more, unless that is kept too. Differs: other-verbs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

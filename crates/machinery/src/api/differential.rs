@@ -606,25 +606,25 @@ fn objects_in_protobuf_are_never_read_differently() {
         read,
         refusals: &[
             KnownRefusal {
-                reason: "no controller reads the kind",
+                reason: "no controller reads the kind. Differs: no",
                 covers: |text, _| {
                     parts(text).is_none_or(|(api_version, kind, _)| !is_read(api_version, kind))
                 },
             },
             KnownRefusal {
-                reason: "no API server sends groups, or packs numbers",
+                reason: "no API server sends groups, or packs numbers. Differs: strict-encodings",
                 covers: |text, _| matches!(oddity(text), Some(Oddity::Group | Oddity::Packed)),
             },
             KnownRefusal {
-                reason: "Go cuts off numbers of fields with more than 32 bits",
+                reason: "Go cuts off numbers of fields with more than 32 bits. Differs: strict-encodings",
                 covers: |text, _| oddity(text) == Some(Oddity::LongNumber),
             },
             KnownRefusal {
-                reason: "Go does not look at the wire types of keys and values of a map, nor at the end of their entry",
+                reason: "Go does not look at the wire types of keys and values of a map, nor at the end of their entry. Differs: strict-encodings",
                 covers: |text, _| oddity(text) == Some(Oddity::Entry),
             },
             KnownRefusal {
-                reason: "no API server writes a field twice; Go merges both",
+                reason: "no API server writes a field twice; Go merges both. Differs: strict-encodings",
                 covers: |text, _| refusal(text).contains("occurs twice"),
             },
         ],

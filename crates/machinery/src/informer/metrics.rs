@@ -250,3 +250,22 @@ impl Collector for Gauges {
         vectors.collectors().iter().flat_map(|vector| vector.collect()).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::kinds::ENDPOINTS;
+
+    /// kube-controller-manager makes `endpointss` of this kind.
+    #[test]
+    fn resources_have_the_plural_names_of_the_api() {
+        let registry = Registry::new();
+        let _ = Metrics::register(&registry, "test").unwrap().of(&ENDPOINTS);
+        let families = registry.gather();
+        let mut families = families.iter();
+        let family = families.find(|family| family.name() == "informer_processing_latency_seconds").unwrap();
+        let labels: Vec<&str> =
+            family.get_metric()[0].get_label().iter().map(prometheus::proto::LabelPair::value).collect();
+        assert_eq!(labels, ["", "test", "endpoints", "v1"]);
+    }
+}

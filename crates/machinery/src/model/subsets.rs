@@ -6,7 +6,7 @@
 //! protocol and number, addresses in that of their IPs as text and the UIDs of their pods.
 //!
 //! Two objects that say the same have the same canonical form. (The original's has the same subsets in another order: it
-//! goes by hashes of its in-memory types.) But for one thing, which is the original's too, and by which it cuts slices: a
+//! goes by hashes of its in-memory types. Differs: order-of-subsets.) But for one thing, which is the original's too, and by which it cuts slices: a
 //! port with an application protocol is another port in every subset that names it. The canonical form names none twice,
 //! unless what it was made from does.
 

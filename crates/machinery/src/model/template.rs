@@ -14,6 +14,7 @@
 //! The name of a ReplicaSet holds a hash of the canonical form. It is not the original's, which hashes a dump of its own
 //! in-memory structures and changes with them; clients depend on its uniqueness and stability only. A ReplicaSet that
 //! exists is recognised by its template, never by its hash, so that those the original made are taken over as they are.
+//! Differs: template-hash.
 
 use super::hash;
 use super::quantity::Quantity;

@@ -28,6 +28,7 @@
 //! - An owner whose name holds `/` or `%`, or is `.` or `..`, is never asked for. It counts as unknown, and its dependent stays.
 //!   Differs: unreadable-owner-names.
 //! - Custom and aggregated resources are changed with tested JSON patches, built-in ones with strategic patches.
+//!   Differs: references-by-position.
 //! - An object whose owners are all in sight is not read again, nor one that goes, or need not wait any longer, as it was
 //!   last observed; and an owner's foreground deletion is looked at again when its last blocking dependent is gone, not
 //!   at each. Differs: delete-by-version.

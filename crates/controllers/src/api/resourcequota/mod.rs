@@ -21,7 +21,7 @@
 //! - After a status was written, the quota is counted once more a little later. What admission had charged and not stored
 //!   yet when it was counted would be missing until the next full resync. Differs: second-count.
 //! - So it is when a quota says something new after it was counted: what admission had charged and the cache of quotas did
-//!   not tell of yet would be too much until the next full resync.
+//!   not tell of yet would be too much until the next full resync. Differs: second-count.
 //! - A service that loses ports and a pod that comes into another scope are noticed at once, not at the next full resync.
 //!   Differs: second-count.
 //! - A quota that counts a resource nobody serves, yet or any longer, is looked at until it is served. What it had counted

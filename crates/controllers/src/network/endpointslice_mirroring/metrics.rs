@@ -24,6 +24,7 @@ pub(super) struct Metrics {
     removed: Histogram,
     skipped: Histogram,
     /// How long reconciles take. (The original's is cut to whole seconds, and so nearly always nothing.)
+    /// Differs: sync-duration-fractions.
     took: Histogram,
     /// Slices written, by how.
     changes: IntCounterVec,

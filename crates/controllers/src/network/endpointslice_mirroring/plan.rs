@@ -180,7 +180,7 @@ fn skipped<'a>(
         ("InvalidIPAddress", message)
     });
     let surplus = (surplus > 0).then(|| {
-        // kube-controller-manager counts invalid addresses as well.
+        // As in kube-controller-manager, invalid addresses count as well.
         let skipped = surplus + demand.invalid;
         let message = format!(
             "A max of {max} addresses can be mirrored to EndpointSlices per Endpoints subset. {skipped} \

@@ -10,7 +10,7 @@ use coxswain_machinery::api::kinds::NODES;
 use coxswain_machinery::model::plan::{EventSpec, Patch, Regarding, Tolerate, Verb};
 use coxswain_machinery::model::{Key, Plan, Step, Write};
 
-/// Number of failed patches in a row after which `CIDRAssignmentFailed` is emitted. kube-controller-manager sends a patch three times.
+/// Number of failed patches in a row after which `CIDRAssignmentFailed` is emitted, as by kube-controller-manager.
 const TRIES: u32 = 3;
 
 pub(super) fn plan(view: &View, _: Timestamp) -> Plan<Note> {

@@ -29,7 +29,7 @@ const CONDITIONS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPr
 
 /// Time from a conflict about the taint of a node that is well to the next round.
 const AFTER_CONFLICT: Duration = Duration::from_millis(100);
-/// Number of such rounds in a row. kube-controller-manager repeats an update as often.
+/// Number of such rounds in a row, as often as kube-controller-manager repeats an update.
 const MOST_CONFLICTS: u32 = 5;
 
 /// The room.

@@ -104,7 +104,7 @@ fn mismatch(view: &ClaimView, volume: &PersistentVolume) -> Option<Mismatch> {
     let has_none =
         attributes_of(volume).is_empty() && view.claim.spec.volume_attributes_class_name.is_empty();
     let is_disabled = !view.settings.knows_attributes && !has_none;
-    // kube-controller-manager checks these first.
+    // As in kube-controller-manager, these are checked first.
     let is_first = matches!(found, Some(Mismatch::Deleting | Mismatch::Size | Mismatch::Class));
     if is_disabled && !is_first { Some(Mismatch::AttributesDisabled) } else { found }
 }

@@ -30,6 +30,7 @@ fn naming_key(volume: &str) -> Str {
 
 /// The claim that a volume was bound to, when the volume is gone; and the one that it is linked to, with or without its UID, as long as that
 /// does not name it; and claims that name the volume and are not bound. kube-controller-manager finds the latter with the next resync.
+/// Differs: named-volumes-at-once.
 pub(super) fn claims_of_volumes(
     claims: Lister<PersistentVolumeClaim>,
     naming: Indexed<PersistentVolumeClaim>,

@@ -237,6 +237,7 @@ impl Binder {
         }
         // The API server checks the names of volumes, and does not check this reference: no volume has a name that is not
         // legal in a path. The original, which looks into its cache alone, calls such a claim lost.
+        // Differs: live-before-data-loss.
         if let Some(Err(error)) = read.object(&PERSISTENT_VOLUMES, &at)
             && error.is_unaddressable()
         {

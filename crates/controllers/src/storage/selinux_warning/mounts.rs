@@ -61,6 +61,7 @@ pub(super) fn mounts(room: &Controller, pod: &SelinuxPod) -> Mounts {
         let source = volume.source().map_err(|error| error.to_string());
         let found = source.and_then(|source| match &source.csi {
             // A CSI driver makes it for this pod alone, so no other pod can mount it. kube-controller-manager retries such pods for ever.
+            // Differs: inline-csi-volumes.
             Some(_) => Ok(None),
             None => names::of_inline(&source, &volume.name, namespace).map_err(|error| error.to_string()),
         });

@@ -33,6 +33,7 @@ pub(super) fn of_revisions(daemon_sets: Lister<DaemonSet>, selecting: Selecting<
 
 /// Queues the DaemonSets that a node fits otherwise than before. A deleted node fits none. Pods that wait for it were never bound, so
 /// no other controller deletes them. kube-controller-manager leaves them until the next change of the DaemonSet.
+/// Differs: pods-of-deleted-nodes.
 pub(super) fn of_nodes(daemon_sets: Lister<DaemonSet>, gates: Gates) -> KeyMap {
     Arc::new(move |delta: Delta<'_>, add: &mut dyn FnMut(Key)| {
         // What is there at the start is told of the DaemonSets, whose keys it would wake.

@@ -153,7 +153,7 @@ fn failed(view: &View, draft: &Arc<Draft>, why: &str, now: Timestamp) -> (Plan, 
     telling.conditions.retain(|held| held.kind != SCALED_TO_ZERO);
     telling.without.retain(|kind| *kind != SCALED_TO_ZERO);
     let message = format!("the HPA controller was unable to update the target scale: {why}");
-    // It was said to be able in the same pass: the original's time moves each time.
+    // It was said to be able in the same pass: its time moves each time, as in kube-controller-manager.
     let condition = Condition::new(ABLE_TO_SCALE, "False", "FailedUpdateScale", message);
     telling.say(Condition { moves: true, ..condition });
     tell(&mut plan, view, &telling, now);
@@ -237,7 +237,7 @@ fn by_metrics(view: &View, look: &Look, decision: &mut Decision, now: Timestamp)
     let failures: Vec<MetricFailure> =
         decision.proposals.iter().filter_map(|made| made.as_ref().err().cloned()).collect();
     decision.warnings.extend(failures.iter().map(|failure| (failure.reason, failure.text.clone())));
-    // kube-controller-manager names the first metric of several with the same proposal, but the last one if the proposal is 0.
+    // As in kube-controller-manager, the first metric of several with the same proposal is named, but the last one if the proposal is 0.
     let asked = decision.proposals.iter().flatten().map(|made| (made.replicas, &made.name));
     let greatest = asked.reduce(|held, other| if held.0 == 0 || other.0 > held.0 { other } else { held });
     let greatest = greatest.map(|(replicas, name)| (replicas, name.clone()));
@@ -247,6 +247,7 @@ fn by_metrics(view: &View, look: &Look, decision: &mut Decision, now: Timestamp)
     };
     // A negative proposal becomes 0 after the choice. kube-controller-manager takes a negative sum of an External metric with
     // `averageValue` for an overflow and grows to `maxReplicas`. Coxswain shrinks the target: there is no load.
+    // Differs: negative-external-average.
     let wanted = wanted.max(0);
     decision.telling.say(Condition::new(
         SCALING_ACTIVE,

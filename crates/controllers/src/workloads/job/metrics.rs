@@ -115,7 +115,7 @@ impl Metrics {
         let mode = mode(is_indexed);
         let Progress { succeeded, failed, failed_indexes, actions, backoff: _, end } = progress;
         for (result, count) in [("succeeded", *succeeded), ("failed", *failed)] {
-            // kube-controller-manager begins these series with 0, and that of failed indexes with the first one.
+            // As in kube-controller-manager, these series begin with 0, and that of failed indexes with the first one.
             self.finished_pods.with_label_values(&[mode, result]).inc_by(count);
         }
         let limit = if failed_indexes.is_some() { "perIndex" } else { "global" };

@@ -110,17 +110,17 @@ fn addresses_of_servers_are_never_read_differently() {
         generate: generate_server,
         read: read_server,
         refusals: &[
-            KnownRefusal { reason: "there is no host", covers: |_, theirs| theirs["host"] == "" },
+            KnownRefusal { reason: "there is no host. Differs: odd-server-addresses", covers: |_, theirs| theirs["host"] == "" },
             KnownRefusal {
-                reason: "the scheme is neither http nor https",
+                reason: "the scheme is neither http nor https. Differs: odd-server-addresses",
                 covers: |_, theirs| !matches!(theirs["scheme"].as_str(), Some("http" | "https")),
             },
             KnownRefusal {
-                reason: "Go drops a query and a fragment, and sends credentials",
+                reason: "Go drops a query and a fragment, and sends credentials. Differs: odd-server-addresses",
                 covers: |text, theirs| text.contains(['?', '#']) || theirs.get("user").is_some(),
             },
             KnownRefusal {
-                reason: "a URL has no such characters",
+                reason: "a URL has no such characters. Differs: odd-server-addresses",
                 covers: |text, _| {
                     let (_, address) = text.split_once(SEPARATOR).unwrap_or_default();
                     address.contains(|char: char| !char.is_ascii_graphic() || "\"<>[]\\^`{|}%".contains(char))

@@ -7,6 +7,7 @@ use crate::model::addresses::parse_range;
 
 /// The bits by which an IPv6 range for a Node may be longer than the cluster's: the original's allocator, which keeps a
 /// bit for each possible range, dies of more. It has no such limit for IPv4.
+/// Differs: strict-flags.
 const MAX_IPV6_NODE_BITS: u8 = 16;
 /// One for each address family.
 const MAX_SERVICE_RANGES: usize = 2;

@@ -226,7 +226,7 @@ fn json_is_never_read_differently() {
         read: read_any,
         refusals: &[],
         differences: &[KnownDifference {
-            reason: "the last bits of fractions and the sign of zeros differ; no controller reads either",
+            reason: "the last bits of fractions and the sign of zeros differ; no controller reads either. Differs: no",
             fields: &["standard", "kubernetes"],
             covers: |_, ours, theirs| is_near(ours, theirs),
         }],
@@ -428,28 +428,28 @@ fn objects_in_json_are_never_read_differently() {
         read: read_object,
         refusals: &[
             KnownRefusal {
-                reason: "no controller reads the kind",
+                reason: "no controller reads the kind. Differs: no",
                 covers: |_, reading| kind_of(reading).is_some_and(|(api_version, kind)| !is_read(api_version, kind)),
             },
             KnownRefusal {
-                reason: "API servers write each member once; Go merges them",
+                reason: "API servers write each member once; Go merges them. Differs: strict-encodings",
                 covers: |text, _| refusal(text).contains("it occurs twice"),
             },
             KnownRefusal {
-                reason: "API servers write apiVersion and kind; Go reads any case of letters",
+                reason: "API servers write apiVersion and kind; Go reads any case of letters. Differs: strict-encodings",
                 covers: |text, _| {
                     let refusal = refusal(text);
                     refusal.contains("another spelling") || refusal.ends_with("it is missing")
                 },
             },
             KnownRefusal {
-                reason: "API servers write no null in lists, and no negative zero",
+                reason: "API servers write no null in lists, and no negative zero. Differs: strict-encodings",
                 covers: |text, _| {
                     refusal(text).ends_with("its type is another one") && (text.contains("null") || text.contains("-0"))
                 },
             },
             KnownRefusal {
-                reason: "API servers write bytes in strict base64",
+                reason: "API servers write bytes in strict base64. Differs: strict-encodings",
                 covers: |text, _| {
                     let refusal = refusal(text);
                     let is_list = refusal.contains("in data.") && refusal.ends_with("its type is another one");
@@ -458,7 +458,7 @@ fn objects_in_json_are_never_read_differently() {
             },
         ],
         differences: &[KnownDifference {
-            reason: "bytes of embedded JSON that are not UTF-8 are replaced; API servers write none",
+            reason: "bytes of embedded JSON that are not UTF-8 are replaced; API servers write none. Differs: strict-encodings",
             fields: &["object"],
             covers: |text, _, _| is_lossy(text) && text.contains("ControllerRevision"),
         }],

@@ -52,7 +52,7 @@ impl<'a> Status<'a> {
             }
         }
         // A Job that has lost its controller reference would stay in the status for ever, as with kube-controller-manager, and with
-        // Forbid no other would run.
+        // Forbid no other would run. Differs: disowned-jobs.
         for job in &view.disowned {
             status.see(job, true, false);
         }

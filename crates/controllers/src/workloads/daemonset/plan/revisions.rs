@@ -138,7 +138,7 @@ fn create(
 
 /// The newest of several revisions of one template stays, with this hash. Pods of the others count as its pods from here on. Pods of
 /// earlier templates do not: kube-controller-manager labels them as well, and never rolls them. One that is being deleted, and held
-/// by a finalizer, is a duplicate as long as a pod carries its hash.
+/// by a finalizer, is a duplicate as long as a pod carries its hash. Differs: pods-of-duplicates.
 fn deduplicate(
     claims: &Claims<'_>,
     hash: &str,

@@ -64,7 +64,7 @@ fn is_saturated(new: &Member, replicas: i32) -> bool {
         && new.object.status.available_replicas == replicas
 }
 
-/// Returns the number in an annotation. kube-controller-manager reads no number with a sign.
+/// Returns the number in an annotation. As in kube-controller-manager, a number with a sign is none.
 fn noted(member: &Member, annotation: &str) -> Option<i32> {
     let digits = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
     member.annotation(annotation).filter(digits)?.parse().ok()

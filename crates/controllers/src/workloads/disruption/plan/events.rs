@@ -49,6 +49,7 @@ fn overlap(view: &View, pod: &Pod) -> EventSpec {
 }
 
 /// Names the budget. kube-controller-manager writes the namespace in the place of the name.
+/// Differs: budget-in-notdeleted.
 fn not_deleted(view: &View, pod: &Pod) -> EventSpec {
     let (namespace, name) = (&view.budget.metadata.namespace, &view.budget.metadata.name);
     let message = format!("Pod was expected by PDB {namespace}/{name} to be deleted but it wasn't");

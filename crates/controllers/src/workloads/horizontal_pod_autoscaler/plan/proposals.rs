@@ -138,7 +138,7 @@ fn of_container(metric: &MetricSpec, found: &Found, present: &Present<'_>) -> Pr
         resource(&source.name, container, &source.target, found, present).map_err(failed)?;
     let name = match asked.utilization {
         Some(_) => format!("{} container resource utilization (percentage of request)", source.name),
-        // kube-controller-manager gives the metric the name of the resource alone.
+        // As in kube-controller-manager, the name is that of the resource alone.
         None => format!("{} resource", source.name),
     };
     let status = ContainerResourceMetricStatus {
@@ -233,7 +233,7 @@ fn of_object(
         Found::Object(Ok(usage)) => Ok(*usage),
         Found::Object(Err(error)) => {
             let told = error.told("custom");
-            // kube-controller-manager writes "KIND on NAMESPACE NAME/ERROR".
+            // kube-controller-manager writes "KIND on NAMESPACE NAME/ERROR". Differs: object-metric-messages.
             let of = format!("{} {namespace}/{}: {told}", object.kind, object.name);
             Err(failed(tried, format!("unable to get metric {}: {of}", metric.name)))
         }

@@ -53,7 +53,7 @@ pub(super) fn of(view: &View, kept: &[&Pod], replaced: usize, now: Timestamp) ->
     };
     let wanted = set.spec.replicas.unwrap_or(1);
     let is_complete = [desired.replicas, desired.ready, desired.updated].iter().all(|count| *count == wanted);
-    // With OnDelete as well, as kube-controller-manager from 1.37 on.
+    // With OnDelete as well, as kube-controller-manager from 1.37 on. Differs: on-delete-revision.
     let follows = ["RollingUpdate", "OnDelete"].contains(&set.spec.update_strategy.r#type.as_str());
     if follows && is_complete {
         desired.current_revision = desired.update_revision.clone();

@@ -511,7 +511,7 @@ fn delete(view: &View, pod: &Pod) -> Write {
     Write {
         tolerate: Tolerate { absent: true, ..Tolerate::default() },
         on_success: Some(event(view, false, "SuccessfulDelete", deleted)),
-        // kube-controller-manager emits the event for a pod that is gone as well.
+        // As in kube-controller-manager, the event is emitted for a pod that is gone as well.
         tells_absence: true,
         on_failure: Some(event(view, true, "FailedDelete", failed)),
         ..Write::new(&PODS, Key::of(&pod.metadata), Verb::delete(pod.metadata.uid.clone()))
