@@ -583,12 +583,15 @@ async fn memory_follows_the_number_of_keys() {
     while let Some(item) = take(&queue) {
         drop(item);
     }
-    assert_eq!(footprint(), (0, 0, 0));
+    // Storage for a few keys is kept.
+    let (keys, slots, heap) = footprint();
+    assert_eq!((keys, heap), (0, 0));
+    assert!(slots <= 256, "{slots} slots for no key");
     for delay in (1..5000).rev() {
         queue.add_after(7, ms(delay));
     }
     let (keys, slots, heap) = footprint();
-    assert_eq!((keys, slots), (1, 1));
+    assert!(keys == 1 && slots <= 256, "{slots} slots for one key");
     assert!(heap < 100, "{heap} heap entries for one key");
 }
 

@@ -19,9 +19,12 @@ pub(super) static TRACKED_ORPHANS: Index = Index { name: "tracked orphan", keys:
 
 fn tracked_orphan(object: &dyn Object) -> IndexKeys {
     let any: &dyn Any = object;
-    let is_stray = |pod: &&Pod| member::is_tracked(pod) && pod.metadata.controller().is_none();
-    let pod = any.downcast_ref::<Pod>().filter(is_stray);
+    let pod = any.downcast_ref::<Pod>().filter(|pod| is_tracked_orphan(pod));
     pod.map(|pod| pod.metadata.namespace.clone()).into_iter().collect()
+}
+
+fn is_tracked_orphan(pod: &Pod) -> bool {
+    member::is_tracked(pod) && pod.metadata.controller().is_none()
 }
 
 /// A Job that is new, gone, or asks for something else concerns itself, at once.

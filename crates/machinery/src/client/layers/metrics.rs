@@ -113,8 +113,19 @@ impl ClientMetrics {
 #[derive(Debug, Default)]
 struct ServerClock(Mutex<Option<(Timestamp, Instant)>>);
 
-/// Paths that kube-apiserver serves itself. Answers of other API servers have the time of their machines.
-const OWN_PATHS: [&str; 2] = ["/api/", "/apis/coordination.k8s.io/"];
+/// Groups that kube-apiserver serves itself, in requests of each replica. Answers of other API servers have the time of their machines.
+const OWN_GROUPS: [&str; 1] = ["coordination.k8s.io"];
+
+/// Returns whether kube-apiserver itself answers a request: for objects of the core group, or of [`OWN_GROUPS`].
+fn is_own(path: &str) -> bool {
+    let mut parts = path.split('/').skip(1);
+    match parts.next() {
+        Some("api") => true,
+        Some("apis") => parts.next().is_some_and(|group| OWN_GROUPS.contains(&group)),
+        _ => false,
+    }
+}
+
 /// How long a time that was read is used, before another answer is read.
 const CLOCK_PERIOD: Duration = Duration::from_secs(1);
 /// `Date` has whole seconds, so the time is half a second later on average.
@@ -226,8 +237,7 @@ impl Middleware for RequestMetrics {
     async fn handle<S: Next>(&self, request: ApiRequest, next: S) -> Result<ApiResponse, BoxError> {
         let method = request.method().clone();
         self.0.observe_request_size(&method, request.body().size_hint().exact().unwrap_or(0));
-        let path = request.uri().path();
-        let is_own = OWN_PATHS.iter().any(|own| path.starts_with(own));
+        let is_own = is_own(request.uri().path());
         let mut open = (!RequestIntent::of(&request).is_watch()).then(|| Open {
             metrics: self.0.clone(),
             method: method.clone(),
