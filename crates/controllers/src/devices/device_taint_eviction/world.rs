@@ -158,6 +158,7 @@ impl Caches {
 
 /// The claims that a pod uses, as far as their names are known: those of its spec, and the one for its extended resources. The
 /// original of 1.37 leaves the latter out, that of 1.38 does not.
+/// Differs: extended-resources-of-broken-devices.
 fn used(pod: &Pod) -> impl Iterator<Item = Used<'_>> {
     let statuses = pod.status.resource_claim_statuses.iter();
     let recorded: HashMap<&Str, _> = statuses.rev().map(|recorded| (&recorded.name, recorded)).collect();

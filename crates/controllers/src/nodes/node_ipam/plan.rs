@@ -29,6 +29,7 @@ pub(super) fn plan(view: &View, _: Timestamp) -> Plan<Note> {
             Plan { retry: Some(error), ..plan }.with_note(Note::default())
         }
         // kube-controller-manager does not start then, which every alert on restarts sees.
+        // Differs: nodes-outside-the-ranges.
         Standing::Held(why) => Plan {
             steps: vec![Step::Emit(event(&view.node, "CIDRNotAvailable"))],
             retry: Some(format!("no node gets a range: {why}")),

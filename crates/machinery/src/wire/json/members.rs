@@ -199,15 +199,15 @@ fn metadata_that_occurs_several_times_is_never_read_differently() {
         read: read_metadata,
         refusals: &[
             KnownRefusal {
-                reason: "other kinds are read as whole objects",
+                reason: "other kinds are read as whole objects. Differs: no",
                 covers: |_, reading| kind_of(reading).is_some_and(|kind| kind != METADATA),
             },
             KnownRefusal {
-                reason: "an object has a kind, metadata and a name",
+                reason: "an object has a kind, metadata and a name. Differs: strict-encodings",
                 covers: |text, _| refusal(text).ends_with("it is missing"),
             },
             KnownRefusal {
-                reason: "API servers write no negative zero",
+                reason: "API servers write no negative zero. Differs: strict-encodings",
                 covers: |text, _| refusal(text).ends_with("its type is another one") && text.contains("-0"),
             },
         ],

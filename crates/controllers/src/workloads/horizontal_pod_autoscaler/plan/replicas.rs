@@ -313,6 +313,7 @@ fn has_pod_level(shape: &PodShape) -> bool {
 
 /// Returns the requests of the pod as a whole; its containers count for each resource that the pod itself does not request. The overhead of
 /// its RuntimeClass is left out, because no container can use it. kube-controller-manager counts it until 1.37.
+/// Differs: requests-without-overhead.
 fn of_pod(pod: &Pod, resource: &Str) -> Result<i64, Missing> {
     let requests = pod.charge.requests(ChargeRules { pod_level: true, in_place: false });
     let overhead = pod.shape.overhead.of(resource).milli();
