@@ -182,7 +182,8 @@ fn every_alert_has_a_page_with_the_facts_of_its_rule() {
     for (alert, delays) in &delays {
         let delays: Vec<&str> = delays.iter().map(String::as_str).collect();
         let file = format!("alerts/{}.md", alert.to_lowercase());
-        if !pages.get(&file).is_some_and(|page| page.contains(&format!("| Fires | {} |", delays.join(", ")))) {
+        if !pages.get(&file).is_some_and(|page| page.contains(&format!("| Fires | {} |", delays.join(", "))))
+        {
             complaints.push(format!("docs/{file}: the alert fires {}", delays.join(", ")));
         }
     }
