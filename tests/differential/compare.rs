@@ -294,6 +294,10 @@ pub(crate) fn compare(
         }
     }
     let round = ours.looks.len();
+    if first.looks.len() != round || second.looks.len() != round {
+        // A play that ended early has other writes.
+        return verdict;
+    }
     for (sort, count) in &ours.writes {
         let most = first.writes_of(sort).max(second.writes_of(sort));
         let difference =

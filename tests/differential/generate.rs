@@ -42,12 +42,13 @@ const FATES: &[(Fate, &str, usize)] = &[
     (Fate::Held, "stranger", 2),
     (Fate::Released, "stranger", 4),
     (Fate::Relabeled, "user", 3),
+    (Fate::Disrupted, "scheduler", 2),
 ];
 
 /// Percentage of objects that come with their companion.
 const COMPANION: usize = 50;
 /// Percentage of rounds with operations that belong together (`together`).
-const TOGETHER: usize = 15;
+const TOGETHER: usize = 25;
 /// Stands for a reference to another object of the list in owner references.
 const MEMBER: &str = "MEMBER";
 /// Percentage of references whose UID is of an object of another kind.

@@ -98,9 +98,11 @@ pub(crate) enum Fate {
     Released,
     /// The label `app` gets another value.
     Relabeled,
+    /// The scheduler announces that it will preempt the pod.
+    Disrupted,
 }
 
-const FATES: [(Fate, &str); 12] = [
+const FATES: [(Fate, &str); 13] = [
     (Fate::Bound, "bind"),
     (Fate::Ready, "ready"),
     (Fate::Unready, "unready"),
@@ -113,6 +115,7 @@ const FATES: [(Fate, &str); 12] = [
     (Fate::Held, "hold"),
     (Fate::Released, "release"),
     (Fate::Relabeled, "relabel"),
+    (Fate::Disrupted, "disrupt"),
 ];
 
 pub(crate) const PROPAGATIONS: [(Propagation, &str); 3] = [

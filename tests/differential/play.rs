@@ -71,7 +71,7 @@ const POLL: Duration = Duration::from_millis(200);
 /// The result of a play.
 #[derive(Debug, Default)]
 pub(crate) struct Played {
-    /// All objects, events and results of operations at each calm.
+    /// All objects, events and results of operations at each calm. The first one at which the control plane was not calm is the last.
     pub(crate) looks: Vec<Value>,
     /// Number of the manager's write requests, by `CONTROLLER RESOURCE/SUBRESOURCE`.
     pub(crate) writes: BTreeMap<String, usize>,
@@ -104,12 +104,18 @@ pub(crate) async fn play(plane: &Plane, namespace: &str, operations: &[Operation
     for (at, operation) in operations.iter().enumerate() {
         if operation.action == Action::Calm {
             played.looks.push(stage.look_when_calm(calm::after(&operations[..at], false)).await?);
+            if !played.is_calm() {
+                // Further rounds would wait for a calm in vain as well, and the list would take too long to show this one.
+                break;
+            }
         } else {
             let result = stage.perform(operation).await?;
             stage.results.insert(format!("{} {}", at + 1, operation.title()), result.into());
         }
     }
-    played.looks.push(stage.look_when_calm(calm::after(operations, true)).await?);
+    if played.is_calm() {
+        played.looks.push(stage.look_when_calm(calm::after(operations, true)).await?);
+    }
     let writes = plane.take_writes(namespace);
     stage.leave().await?;
     for event in writes.iter().filter(|event| event.is_from(plane.program)) {
@@ -157,6 +163,11 @@ fn result<T>(answer: Result<T, kube::Error>) -> Result<String, String> {
 }
 
 impl Played {
+    /// Returns whether the control plane was calm at the last look.
+    fn is_calm(&self) -> bool {
+        self.looks.last().is_none_or(|look| look["calm"] == true)
+    }
+
     /// Returns the number of write requests of this sort.
     pub(crate) fn writes_of(&self, sort: &str) -> usize {
         self.writes.get(sort).copied().unwrap_or(0)
@@ -360,8 +371,8 @@ impl<'a> Stage<'a> {
                 let labels = json!({ "metadata": { "labels": { "app": "other" } } });
                 api.patch(&name, &params, &Patch::Merge(labels)).await
             }
-            Fate::Ready | Fate::Unready | Fate::Failed | Fate::Succeeded => {
-                if self.pods[at]["status"]["podIP"].is_null() {
+            Fate::Ready | Fate::Unready | Fate::Failed | Fate::Succeeded | Fate::Disrupted => {
+                if fate != Fate::Disrupted && self.pods[at]["status"]["podIP"].is_null() {
                     self.addresses += 1;
                 }
                 let address = format!("10.99.{}.{}", self.addresses / 250, self.addresses % 250 + 1);

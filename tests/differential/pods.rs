@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 use crate::operation::Fate;
 use crate::plane::NODES;
 
+/// The condition of a pod that is about to be evicted or preempted.
+const DISRUPTION: &str = "DisruptionTarget";
 /// Labels with hashes, which managers compute differently.
 pub(crate) const HASHES: [&str; 2] = ["pod-template-hash", "controller-revision-hash"];
 
@@ -42,6 +44,7 @@ fn order(pod: &Value) -> String {
         &pod["spec"]["containers"][0]["image"],
         &pod["status"]["phase"],
         &Value::from(is_ready(pod)),
+        &Value::from(is_disrupted(pod)),
         &metadata["finalizers"],
         &metadata["creationTimestamp"],
         &metadata["name"],
@@ -51,8 +54,16 @@ fn order(pod: &Value) -> String {
 }
 
 fn is_ready(pod: &Value) -> bool {
+    has_condition(pod, "Ready")
+}
+
+fn is_disrupted(pod: &Value) -> bool {
+    has_condition(pod, DISRUPTION)
+}
+
+fn has_condition(pod: &Value, name: &str) -> bool {
     let conditions = pod["status"]["conditions"].as_array();
-    conditions.into_iter().flatten().any(|each| each["type"] == "Ready" && each["status"] == "True")
+    conditions.into_iter().flatten().any(|each| each["type"] == name && each["status"] == "True")
 }
 
 fn can(pod: &Value, fate: Fate) -> bool {
@@ -64,6 +75,7 @@ fn can(pod: &Value, fate: Fate) -> bool {
         Fate::Bound => !is_bound && !is_deleted && !is_finished,
         Fate::Ready => is_bound && !is_deleted && !is_finished && !is_ready(pod),
         Fate::Unready => !is_deleted && is_ready(pod),
+        Fate::Disrupted => is_bound && !is_deleted && !is_finished && !is_disrupted(pod),
         // A pod that is being deleted still ends.
         Fate::Failed | Fate::Succeeded => is_bound && !is_finished,
         Fate::Gone => is_deleted,
@@ -84,6 +96,10 @@ pub(crate) fn node(pod: &Value) -> String {
 
 /// Returns the status that a kubelet reports.
 pub(crate) fn status(pod: &Value, fate: Fate, now: &str, address: &str) -> Value {
+    if fate == Fate::Disrupted {
+        let condition = json!({ "type": DISRUPTION, "status": "True", "reason": "PreemptionByScheduler", "lastTransitionTime": now });
+        return json!({ "status": { "conditions": [condition] } });
+    }
     let (phase, ready) = match fate {
         Fate::Failed => ("Failed", "False"),
         Fate::Succeeded => ("Succeeded", "False"),
@@ -154,6 +170,11 @@ mod tests {
         pods[0]["status"] =
             status(&pods[0], Fate::Ready, "2026-01-01T00:00:00Z", "10.99.0.1")["status"].clone();
         assert_eq!(can_all(&pods, &fates), [0, 0, 1, 0, 1, 0]);
+        assert_eq!(can_all(&pods, &[Fate::Disrupted]), [1]);
+        let disrupted = status(&pods[0], Fate::Disrupted, "2026-01-01T00:00:00Z", "10.99.0.1");
+        let mut other = pods[0].clone();
+        other["status"]["conditions"] = disrupted["status"]["conditions"].clone();
+        assert_eq!(can_all(&[other], &[Fate::Disrupted]), [0]);
         pods[0]["metadata"]["deletionTimestamp"] = "now".into();
         assert_eq!(can_all(&pods, &fates), [0, 0, 0, 1, 0, 0]);
     }

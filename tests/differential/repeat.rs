@@ -4,6 +4,8 @@
 //! candidate is noise if two plays under kube-controller-manager of all trials differ in its field, and Coxswain's value is the value of one of
 //! these plays. A race that Coxswain alone has is a difference, too: kube-controller-manager agrees in all plays, and Coxswain differs in some.
 
+use serde_json::Value;
+
 use crate::compare::{Difference, Verdict, are_many, between, is_between};
 use crate::play::Played;
 
@@ -11,6 +13,10 @@ use crate::play::Played;
 pub(crate) const REPEATS: usize = 2;
 /// Number of further repeats of a candidate that some repeats do not show.
 pub(crate) const MORE: usize = 4;
+
+/// Values that a race has under kube-controller-manager at most if Coxswain's must be one of them. A field with more values, such as the
+/// endpoints that share a slice, has so many that a few plays do not show all.
+const FEW: usize = 2;
 
 /// The plays of a list, and their comparison.
 pub(crate) struct Trial {
@@ -54,11 +60,26 @@ pub(crate) fn judge(candidate: &Difference, first: &Trial, repeats: &[Trial]) ->
     let shows = |trial: &&Trial| is_of_none(candidate, trial.ours(), &theirs);
     let in_all = repeats.len() >= REPEATS && trials.iter().all(shows);
     match disagreement(candidate, &theirs) {
-        Some(_) if in_all => Finding::Outside,
+        Some(_) if in_all && values(candidate, &theirs) <= FEW => Finding::Outside,
         Some(difference) => Finding::Unsteady(difference),
         None if in_all => Finding::Repeated,
         None => Finding::Rare,
     }
+}
+
+/// Returns the number of values that plays have in the candidate's field.
+fn values(candidate: &Difference, plays: &[&Played]) -> usize {
+    let mut different: Vec<&Value> = Vec::new();
+    for look in plays.iter().filter_map(|play| play.looks.get(candidate.round)) {
+        // Linear: a candidate has a few plays.
+        let is_known = different
+            .iter()
+            .any(|known| between(candidate.round, known, look).iter().all(|each| !each.overlaps(candidate)));
+        if !is_known {
+            different.push(look);
+        }
+    }
+    different.len()
 }
 
 /// Returns whether Coxswain's value in the candidate's field is the value of no play under kube-controller-manager, and no number between
@@ -91,7 +112,7 @@ fn disagreement(candidate: &Difference, plays: &[&Played]) -> Option<Difference>
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::compare::compare;
@@ -120,6 +141,8 @@ mod tests {
     fn candidate_in_all_repeats_is_repeated_and_in_some_is_rare() {
         assert_eq!(finding([1, 1, 2], &[[1, 1, 2], [1, 1, 3]]), Finding::Repeated);
         assert_eq!(finding([1, 1, 5], &[[1, 3, 5], [1, 1, 6]]), Finding::Outside, "KCM has 1 and 3");
+        let many = finding([1, 1, 9], &[[1, 3, 9], [1, 5, 9]]);
+        assert!(matches!(many, Finding::Unsteady(_)), "KCM has 1, 3 and 5");
         assert_eq!(finding([1, 1, 2], &[[1, 1, 2], [1, 1, 1]]), Finding::Rare);
         assert_eq!(finding([1, 1, 2], &[[1, 1, 2]]), Finding::Rare, "a repeat could not be played");
     }

@@ -129,13 +129,16 @@ fn more_pods_than_events(app: &str) -> Vec<Operation> {
 
 /// Returns operations after which a Job fails by its policy, with a pod that runs and that the policy ignores.
 fn failure_judged_by_policy(app: &str) -> Vec<Operation> {
-    let policy = json!({ "rules": [
-        { "action": "FailJob", "onExitCodes": { "operator": "In", "values": [1] } },
-        { "action": "Ignore", "onPodConditions": [{ "type": "DisruptionTarget", "status": "True" }] },
-    ] });
-    let fields = [("/spec/parallelism", json!(2)), ("/spec/podFailurePolicy", policy)];
+    let disrupted = json!({ "type": "DisruptionTarget", "status": "True" });
+    let policy = json!({ "rules": [{ "action": "Ignore", "onPodConditions": [disrupted] }] });
+    let fields = [
+        ("/spec/parallelism", json!(2)),
+        ("/spec/completions", json!(2)),
+        ("/spec/backoffLimit", json!(0)),
+        ("/spec/podFailurePolicy", policy),
+    ];
     let job = apply(of_kind("Job", "judged", app), &fields);
-    vec![job, calm(), pods(app, Fate::Evicted, 1), pods(app, Fate::Failed, 1)]
+    vec![job, calm(), pods(app, Fate::Disrupted, 1), calm(), pods(app, Fate::Failed, 1)]
 }
 
 /// Returns operations after which another ServiceAccount of the same name refers to the Secret of the first.
