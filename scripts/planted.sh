@@ -34,7 +34,7 @@ if ! grep -q '^different, seeds' "$log"; then
     exit 1
 fi
 # The operations of the first story.
-awk '/^[0-9]+ operations:$/ { on = 1; next } on && /^  (round [0-9]+:|and [0-9]+ more)/ { exit } on { print substr($0, 3) }' "$log" >"$list"
+awk '/^=== / { is_story = !/repeats only/ } is_story && /^[0-9]+ operations:$/ { on = 1; next } on && /^  (round [0-9]+:|and [0-9]+ more)/ { exit } on { print substr($0, 3) }' "$log" >"$list"
 # Plays the list again. The first argument is a name for the log, the others are for the environment. Prints whether it shows a difference.
 again() {
     local name=$1 code=0

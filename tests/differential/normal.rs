@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::names::Names;
 use crate::pods::HASHES;
@@ -30,6 +30,26 @@ pub(crate) fn managers(names: &Names, objects: &[(&str, Vec<Value>)]) -> Value {
         }
     }
     Value::Object(all)
+}
+
+/// Returns the number of endpoints of each Service by zone and hints: `{"web": {"zone-1 for zone-3": 2}}`. The endpoints that share a slice
+/// and those that get a hint differ from play to play, but their numbers do not.
+pub(crate) fn hints(objects: &[(&str, Vec<Value>)]) -> Value {
+    let mut services: BTreeMap<&str, BTreeMap<String, u64>> = BTreeMap::new();
+    let slices = objects.iter().filter(|(kind, _)| *kind == "EndpointSlice").flat_map(|(_, slices)| slices);
+    for slice in slices {
+        let service = slice["metadata"]["labels"]["kubernetes.io/service-name"].as_str().unwrap_or_default();
+        for endpoint in slice["endpoints"].as_array().into_iter().flatten() {
+            let hints = endpoint["hints"]["forZones"].as_array().into_iter().flatten();
+            let hints: Vec<&str> = hints.filter_map(|zone| zone["name"].as_str()).collect();
+            if !hints.is_empty() {
+                let zone = endpoint["zone"].as_str().unwrap_or("no zone");
+                let of_service = services.entry(service).or_default();
+                *of_service.entry(format!("{zone} for {}", hints.join(", "))).or_default() += 1;
+            }
+        }
+    }
+    json!(services)
 }
 
 /// Returns the hashes in the names of revisions of StatefulSets. They are the same under both managers, so they are kept. A revision may be
@@ -143,8 +163,6 @@ fn plain_name(name: &str, kept: &BTreeSet<String>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -220,6 +238,24 @@ mod tests {
         let set = json!({ "status": { "updateRevision": "db-7654fb6bf8" } });
         let kept = revision_hashes(&[("Pod", vec![pod]), ("StatefulSet", vec![set])]);
         assert_eq!(without_random_parts(&names, &kept), names, "the revisions are gone");
+    }
+
+    #[test]
+    fn hints_are_counted_for_each_service() {
+        let endpoint = |zone: &str, hint: Option<&str>| {
+            let hints = hint.map(|name| json!({ "forZones": [{ "name": name }] }));
+            json!({ "addresses": ["10.99.0.1"], "zone": zone, "hints": hints })
+        };
+        let slice = |endpoints: &[Value]| {
+            let labels = json!({ "kubernetes.io/service-name": "web" });
+            json!({ "metadata": { "labels": labels }, "endpoints": endpoints })
+        };
+        let slices = vec![
+            slice(&[endpoint("zone-1", Some("zone-1")), endpoint("zone-1", Some("zone-3"))]),
+            slice(&[endpoint("zone-1", Some("zone-1")), endpoint("zone-2", None)]),
+        ];
+        let expected = json!({ "web": { "zone-1 for zone-1": 2, "zone-1 for zone-3": 1 } });
+        assert_eq!(hints(&[("EndpointSlice", slices)]), expected);
     }
 
     #[test]

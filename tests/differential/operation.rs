@@ -19,7 +19,8 @@ pub(crate) struct Operation {
 /// The work of an operation.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Action {
-    /// Server-side apply of an object.
+    /// Server-side apply of an object. An object that names a namespace is in that one, where only its existence and its owners
+    /// are compared.
     Apply(Value),
     /// Server-side apply in protobuf, with two bytes that are not UTF-8 for each `ÿ`.
     Wire(Value),
@@ -135,6 +136,11 @@ impl Operation {
             Action::Apply(object) | Action::Wire(object) => Some(object),
             _ => None,
         }
+    }
+
+    /// Returns whether the operation applies an object in another namespace.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        self.applied().is_some_and(|object| object["metadata"]["namespace"].is_string())
     }
 
     /// Returns whether the operation concerns the whole control plane.

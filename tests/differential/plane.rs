@@ -1,4 +1,5 @@
-//! Three control planes of one version: two with kube-controller-manager, one with Coxswain, each with all default controllers.
+//! Three control planes of one version: two with kube-controller-manager, one with Coxswain, each with all default controllers and those
+//! of bootstrap tokens.
 //!
 //! There is no scheduler and no kwok. Operations bind pods and report their statuses, so that the list decides the order of events.
 
@@ -21,7 +22,8 @@ use crate::refusals::Refusals;
 
 /// Flags of the managers. Lists play next to each other and must not wait for each other's requests. An autoscaler acts at each of its
 /// periods (`calm`), and forgets higher recommendations before the next.
-pub(crate) const ARGS: [&str; 6] = [
+pub(crate) const ARGS: [&str; 7] = [
+    "--controllers=*,bootstrap-signer-controller,token-cleaner-controller",
     "--kube-api-qps=500",
     "--kube-api-burst=1000",
     "--max-endpoints-per-slice=3",

@@ -1,24 +1,22 @@
 //! Plays a list of operations on a control plane.
 
+mod advance;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use coxswain_machinery::model::clock::{Clock as _, SystemClock};
-use jiff::Unit;
-use k8s_openapi::api::core::v1::{Event, Namespace, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{Event, Namespace, ServiceAccount};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::Resource as _;
-use kube::api::{
-    Api, ApiResource, DeleteParams, DynamicObject, EvictParams, ListParams, Patch, PatchParams, PostParams,
-};
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::calm::{self, Calm};
 use crate::harness::{AuditEvent, object};
 use crate::names::Names;
-use crate::normal::{managers, revision_hashes, show_by_address, without_random_parts};
-use crate::operation::{Action, Fate, Named, Operation, Propagation};
+use crate::normal::{hints, managers, revision_hashes, show_by_address, without_random_parts};
+use crate::operation::{Action, Named, Operation, Propagation};
 use crate::plane::Plane;
 use crate::pods;
 use crate::refusals;
@@ -66,6 +64,8 @@ const CLASSES: [(&str, &str); 2] = [
 
 /// Time after which a control plane is compared even if it is not calm. The field `calm` shows this.
 const LIMIT: Duration = Duration::from_mins(1);
+/// The same time for a list that plays alone.
+const LIMIT_ALONE: Duration = Duration::from_secs(40);
 const POLL: Duration = Duration::from_millis(200);
 
 /// The result of a play.
@@ -87,6 +87,10 @@ struct Stage<'a> {
     pods: Vec<Value>,
     /// The results of the operations since the last calm.
     results: Map<String, Value>,
+    /// Objects in other namespaces, by kind and name.
+    elsewhere: BTreeMap<String, (Api<DynamicObject>, String)>,
+    /// Time after which the control plane is compared even if it is not calm.
+    limit: Duration,
     /// Number of pod addresses that were given.
     addresses: usize,
 }
@@ -95,8 +99,16 @@ struct Stage<'a> {
 ///
 /// # Errors
 /// If the API server cannot be reached, or no service account is created.
-pub(crate) async fn play(plane: &Plane, namespace: &str, operations: &[Operation]) -> Result<Played, String> {
+pub(crate) async fn play(
+    plane: &Plane,
+    namespace: &str,
+    operations: &[Operation],
+    is_alone: bool,
+) -> Result<Played, String> {
     let mut stage = Stage::new(plane, namespace);
+    if is_alone {
+        stage.limit = LIMIT_ALONE;
+    }
     plane.keep_writes(namespace);
     let has_refusals = operations.iter().any(|operation| matches!(operation.action, Action::Refuse(_)));
     stage.settle_in(has_refusals).await?;
@@ -105,7 +117,7 @@ pub(crate) async fn play(plane: &Plane, namespace: &str, operations: &[Operation
         if operation.action == Action::Calm {
             played.looks.push(stage.look_when_calm(calm::after(&operations[..at], false)).await?);
             if !played.is_calm() {
-                // Further rounds would wait for a calm in vain as well, and the list would take too long to show this one.
+                // Further rounds would probably not be calm either, and the whole list would take too long.
                 break;
             }
         } else {
@@ -164,7 +176,7 @@ fn result<T>(answer: Result<T, kube::Error>) -> Result<String, String> {
 
 impl Played {
     /// Returns whether the control plane was calm at the last look.
-    fn is_calm(&self) -> bool {
+    pub(crate) fn is_calm(&self) -> bool {
         self.looks.last().is_none_or(|look| look["calm"] == true)
     }
 
@@ -177,7 +189,16 @@ impl Played {
 impl<'a> Stage<'a> {
     fn new(plane: &'a Plane, namespace: &'a str) -> Self {
         let names = Names::new(namespace, String::new(), &plane.bundle).counting_uids();
-        Self { plane, namespace, names, pods: Vec::new(), results: Map::new(), addresses: 0 }
+        Self {
+            plane,
+            namespace,
+            names,
+            pods: Vec::new(),
+            results: Map::new(),
+            elsewhere: BTreeMap::new(),
+            limit: LIMIT,
+            addresses: 0,
+        }
     }
 
     fn api(&self, kind: &ApiResource) -> Api<DynamicObject> {
@@ -215,10 +236,16 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Deletes the objects for which controllers would retry and the objects in no namespace, so that they do not disturb later lists.
+    /// Deletes the objects that could disturb later lists: those for which controllers would retry, those in no namespace or in another one,
+    /// and Roles, whose names need not be UTF-8.
     async fn leave(&self) -> Result<(), String> {
         self.plane.refusals.allow(self.namespace);
-        for kind in ["CronJob", "HorizontalPodAutoscaler", "PersistentVolumeClaim", "ResourceQuota"] {
+        for (api, name) in self.elsewhere.values() {
+            let without_finalizers = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+            result(api.patch(name, &PatchParams::default(), &without_finalizers).await)?;
+            result(api.delete(name, &DeleteParams::background()).await)?;
+        }
+        for kind in ["CronJob", "HorizontalPodAutoscaler", "PersistentVolumeClaim", "ResourceQuota", "Role"] {
             let api = self.api(&resource(kind)?);
             let deleted = api.delete_collection(&DeleteParams::background(), &ListParams::default()).await;
             drop(deleted.map_err(message)?);
@@ -306,7 +333,12 @@ impl<'a> Stage<'a> {
 
     async fn apply(&mut self, actor: &str, object: &Value) -> Result<String, String> {
         let named = Named::of(object);
-        let (api, name) = self.target(&named)?;
+        let (mut api, name) = self.target(&named)?;
+        if let Some(namespace) = object["metadata"]["namespace"].as_str() {
+            let kind = resource(&named.kind)?;
+            api = Api::namespaced_with(self.plane.cluster.once.clone(), namespace, &kind);
+            self.elsewhere.insert(named.to_string(), (api.clone(), name.clone()));
+        }
         let params = PatchParams::apply(actor).force();
         let applied = api.patch(&name, &params, &Patch::Apply(self.names.really(object))).await;
         if let Ok(applied) = &applied {
@@ -338,74 +370,6 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Advances the pod at this index in the pods of the last calm.
-    async fn advance(&mut self, at: usize, fate: Fate) -> Result<String, String> {
-        let name = self.pods[at]["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        let api = self.api(&resource("Pod")?);
-        let params = PatchParams::default();
-        let patched = match fate {
-            Fate::Bound => return self.bind(at, &name).await,
-            Fate::Evicted => {
-                let api: Api<Pod> = Api::namespaced(self.plane.cluster.once.clone(), self.namespace);
-                let answer = api.evict(&name, &EvictParams::default()).await;
-                if answer.is_ok() {
-                    self.pods[at]["metadata"]["deletionTimestamp"] = "now".into();
-                }
-                return result(answer);
-            }
-            Fate::Deleted | Fate::Vanished | Fate::Gone => {
-                let params = DeleteParams::default();
-                let params = if fate == Fate::Deleted { params } else { params.grace_period(0) };
-                self.pods[at]["metadata"]["deletionTimestamp"] = "now".into();
-                return result(api.delete(&name, &params).await);
-            }
-            Fate::Held => {
-                let finalizers = json!({ "metadata": { "finalizers": ["example.com/hold"] } });
-                api.patch(&name, &params, &Patch::Strategic(finalizers)).await
-            }
-            Fate::Released => {
-                let finalizers = json!({ "metadata": { "finalizers": null } });
-                api.patch(&name, &params, &Patch::Merge(finalizers)).await
-            }
-            Fate::Relabeled => {
-                let labels = json!({ "metadata": { "labels": { "app": "other" } } });
-                api.patch(&name, &params, &Patch::Merge(labels)).await
-            }
-            Fate::Ready | Fate::Unready | Fate::Failed | Fate::Succeeded | Fate::Disrupted => {
-                if fate != Fate::Disrupted && self.pods[at]["status"]["podIP"].is_null() {
-                    self.addresses += 1;
-                }
-                let address = format!("10.99.{}.{}", self.addresses / 250, self.addresses % 250 + 1);
-                let now = SystemClock.now().round(Unit::Second).map_err(|error| error.to_string())?;
-                let status = pods::status(&self.pods[at], fate, &now.to_string(), &address);
-                api.patch_status(&name, &params, &Patch::Strategic(status)).await
-            }
-        };
-        if let Ok(pod) = &patched {
-            self.pods[at] = serde_json::to_value(pod).map_err(|error| error.to_string())?;
-        }
-        result(patched)
-    }
-
-    /// Binds a pod to its node as the scheduler does.
-    async fn bind(&mut self, at: usize, name: &str) -> Result<String, String> {
-        let node = pods::node(&self.pods[at]);
-        let binding = json!({
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": { "name": name },
-            "target": { "apiVersion": "v1", "kind": "Node", "name": node },
-        });
-        let path = format!("/api/v1/namespaces/{}/pods/{name}/binding", self.namespace);
-        let request = http::Request::post(path).header("content-type", "application/json");
-        let request = request.body(binding.to_string().into_bytes()).map_err(|error| error.to_string())?;
-        let answer = self.plane.cluster.once.request::<Value>(request).await;
-        if answer.is_ok() {
-            self.pods[at]["spec"]["nodeName"] = node.into();
-        }
-        result(answer)
-    }
-
     /// Waits for a calm and returns all objects.
     async fn look_when_calm(&mut self, calm: Calm) -> Result<Value, String> {
         self.plane.wake().await?;
@@ -416,17 +380,17 @@ impl<'a> Stage<'a> {
             let now = if calm.is_scaled { self.replicas().await? } else { Vec::new() };
             // The first pause may begin before the autoscaler has acted on the last operations, and so have no change in it.
             let is_settled = replicas.replace(now.clone()).is_some_and(|before| before == now);
-            if !calm.is_scaled || is_settled || since.elapsed() > LIMIT {
+            if !calm.is_scaled || is_settled || since.elapsed() > self.limit {
                 break;
             }
         }
         let since = Instant::now();
         let activity = &self.plane.activity;
         let (mut look, names, pods) = loop {
-            let concerns = |place: &str| self.names.owns(place);
+            let concerns = |place: &str| self.names.owns(place.trim_start_matches("kube-system/"));
             let quiet = activity.quiet(concerns, since, calm.quiet, POLL).await;
             let before = activity.last_write(concerns);
-            let is_late = since.elapsed() > LIMIT;
+            let is_late = since.elapsed() > self.limit;
             if !quiet && !is_late {
                 continue;
             }
@@ -492,7 +456,23 @@ impl<'a> Stage<'a> {
         let pods = objects.iter().find(|(kind, _)| *kind == "Pod").map(|(_, pods)| pods.clone());
         let mut tree = snapshot(&mut names, &objects, &events);
         tree["managers"] = managers(&names, &objects);
+        tree["hints"] = hints(&objects);
+        tree["elsewhere"] = self.elsewhere().await?;
         Ok((without_random_parts(&tree, &revision_hashes(&objects)), names, pods.unwrap_or_default()))
+    }
+
+    /// Returns the state of the objects in other namespaces. `null` stands for an object that is gone.
+    async fn elsewhere(&self) -> Result<Value, String> {
+        let mut all = Map::new();
+        for (named, (api, name)) in &self.elsewhere {
+            let metadata = api.get_opt(name).await.map_err(message)?.map(|object| object.metadata);
+            let state = metadata.map(|metadata| {
+                let owners = metadata.owner_references.unwrap_or_default().into_iter().map(|owner| owner.kind);
+                json!({ "deleting": metadata.deletion_timestamp.is_some(), "owners": owners.collect::<Vec<_>>() })
+            });
+            all.insert(named.clone(), state.unwrap_or_default());
+        }
+        Ok(Value::Object(all))
     }
 
     async fn list(&self, kind: &ApiResource, is_ours: impl Fn(&str) -> bool) -> Result<Vec<Value>, String> {

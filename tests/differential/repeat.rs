@@ -44,6 +44,11 @@ impl Trial {
         self.verdict.differences.iter().any(|difference| difference.signature() == signature)
     }
 
+    /// Returns whether a control plane was not calm.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.played.iter().any(|played| !played.is_calm())
+    }
+
     fn theirs(&self) -> &[Played] {
         &self.played[..2]
     }
@@ -74,7 +79,7 @@ fn values(candidate: &Difference, plays: &[&Played]) -> usize {
         // Linear: a candidate has a few plays.
         let is_known = different
             .iter()
-            .any(|known| between(candidate.round, known, look).iter().all(|each| !each.overlaps(candidate)));
+            .any(|known| between(candidate.round, known, look).iter().all(|each| !explains(each, candidate)));
         if !is_known {
             different.push(look);
         }
@@ -107,7 +112,15 @@ fn disagreement(candidate: &Difference, plays: &[&Played]) -> Option<Difference>
     let round = candidate.round;
     let mut looks = plays.iter().filter_map(|play| play.looks.get(round));
     let first = looks.next()?;
-    looks.flat_map(|look| between(round, first, look)).find(|each| each.overlaps(candidate))
+    looks.flat_map(|look| between(round, first, look)).find(|each| explains(each, candidate))
+}
+
+/// Returns whether a difference between two plays under kube-controller-manager explains the candidate. It does not if the candidate is the
+/// presence of an object or a field, and the plays differ in a part of it only.
+fn explains(between_theirs: &Difference, candidate: &Difference) -> bool {
+    let is_presence = candidate.kcm.is_null() || candidate.ours.is_null();
+    let is_part = between_theirs.path.len() > candidate.path.len();
+    between_theirs.overlaps(candidate) && !(is_presence && is_part)
 }
 
 #[cfg(test)]
@@ -157,6 +170,25 @@ mod tests {
         assert_eq!(finding([1, 1, 2], &[[1, 1, 2], [2, 2, 2]]), noise(1, 2), "each trial agrees with itself");
         assert_eq!(finding([1, 1, 2], &[[3, 3, 2], [1, 1, 2]]), noise(1, 3), "2 is between 1 and 3");
         assert_eq!(finding([1, 1, 5], &[[1, 3, 5], [1, 1, 3]]), noise(1, 3), "one trial has a value of KCM");
+    }
+
+    #[test]
+    fn missing_object_is_no_noise_although_its_fields_differ() {
+        let trial = |failed: [u32; 2], ours: Value| {
+            let theirs = failed.map(|failed| played(failed, 1));
+            let ours = Played { looks: vec![ours], ..Played::default() };
+            let verdict = compare([&theirs[0], &theirs[1], &ours], &Table::noise(), &Table::wanted(), "");
+            let [one, two] = theirs;
+            Trial { played: vec![one, two, ours], verdict }
+        };
+        let without = json!({ "Job": { "db": {} } });
+        let first = trial([1, 2], without.clone());
+        assert_eq!(first.verdict.differences[0].path, "Job.web");
+        let repeats = [trial([3, 4], without.clone()), trial([5, 6], without)];
+        assert_eq!(judge(&first.verdict.differences[0], &first, &repeats), Finding::Repeated);
+        let sometimes =
+            [trial([3, 4], played(3, 1).looks[0].clone()), trial([5, 6], json!({ "Job": { "db": {} } }))];
+        assert_eq!(judge(&first.verdict.differences[0], &first, &sometimes), Finding::Rare);
     }
 
     #[test]

@@ -26,6 +26,11 @@ const AT_A_TIME: usize = 10;
 const TRIES_AT_A_TIME: usize = 6;
 /// Time for making one list shorter.
 const PATIENCE: Duration = Duration::from_secs(100);
+/// The same time for lists that play alone, one after the other.
+const PATIENCE_ALONE: Duration = Duration::from_mins(4);
+
+/// Differences of one list that are judged at most. Most of them follow from the first.
+const CANDIDATES: usize = 60;
 
 /// Time after which the play of a list fails.
 const LONGEST: Duration = Duration::from_mins(4);
@@ -46,6 +51,8 @@ pub(crate) struct Search {
 #[derive(Default)]
 struct Totals {
     seeds: usize,
+    /// The first and the last seed.
+    range: Option<(u64, u64)>,
     operations: usize,
     objects: usize,
     wanted: usize,
@@ -57,10 +64,22 @@ struct Totals {
     rare: Vec<(u64, String)>,
     /// Candidates that are noise, because repeats under kube-controller-manager differ in their objects, by signature of the noise.
     unsteady: BTreeMap<String, usize>,
+    /// Seeds that were not calm next to other lists, and were calm alone.
+    disturbed: Vec<u64>,
     /// Whether a story was printed.
     has_story: bool,
     /// Lists that could not be played.
     broken: Vec<String>,
+}
+
+/// Returns the differences of a list that are judged: up to [`CANDIDATES`], one of each sort first.
+fn candidates(differences: &[Difference]) -> Vec<&Difference> {
+    let mut seen = BTreeSet::new();
+    let is_new = |difference: &&Difference| seen.insert(difference.signature());
+    let (mut all, others): (Vec<&Difference>, Vec<&Difference>) = differences.iter().partition(is_new);
+    all.extend(others);
+    all.truncate(CANDIDATES);
+    all
 }
 
 impl Search {
@@ -93,22 +112,40 @@ impl Search {
     }
 
     /// Plays a list, and reports its first difference.
+    ///
+    /// A list can keep a manager so busy that no list of the control plane is calm. So a list that was not calm is played alone, and judged by
+    /// these plays.
     pub(crate) async fn judge(&self, seed: u64, list: &[Operation]) {
-        let Some(trial) = self.trial(seed, list).await else { return };
-        self.totals.lock().seeds += 1;
-        let mut repeats = Vec::new();
-        let mut judged = BTreeSet::new();
-        for candidate in &trial.verdict.differences {
-            let is_new = judged.insert((candidate.round, candidate.signature()));
-            if !is_new || self.counts_as_known(seed, candidate) {
+        let concerns_plane = list.iter().any(Operation::concerns_plane);
+        let Some(mut trial) = self.trial(seed, list, concerns_plane).await else { return };
+        if trial.is_busy() && !concerns_plane {
+            let Some(alone) = self.trial(seed, list, true).await else { return };
+            trial = alone;
+            if !trial.is_busy() {
+                self.totals.lock().disturbed.push(seed);
+            }
+        }
+        let is_alone = concerns_plane || trial.is_busy();
+        {
+            let mut totals = self.totals.lock();
+            totals.seeds += 1;
+            let (first, last) = totals.range.unwrap_or((seed, seed));
+            totals.range = Some((first.min(seed), last.max(seed)));
+        }
+        let (mut repeats, mut planned) = (Vec::new(), 0);
+        let mut rare = BTreeSet::new();
+        for candidate in candidates(&trial.verdict.differences) {
+            if self.counts_as_known(seed, candidate) {
                 continue;
             }
-            if repeats.is_empty() {
-                repeats = self.again(REPEATS, seed, list).await;
+            if planned == 0 {
+                planned = REPEATS;
+                repeats = self.again(REPEATS, seed, list, is_alone).await;
             }
             let mut finding = repeat::judge(candidate, &trial, &repeats);
-            if matches!(finding, Finding::Rare | Finding::Outside) && repeats.len() <= REPEATS {
-                repeats.extend(self.again(MORE, seed, list).await);
+            if matches!(finding, Finding::Rare | Finding::Outside) && planned == REPEATS {
+                planned += MORE;
+                repeats.extend(self.again(MORE, seed, list, is_alone).await);
                 finding = repeat::judge(candidate, &trial, &repeats);
             }
             match finding {
@@ -117,12 +154,19 @@ impl Search {
                 Finding::Repeated | Finding::Outside => {
                     self.totals.lock().found.insert(candidate.signature(), vec![seed]);
                     let candidate = candidate.clone();
-                    return self.report(seed, list, &candidate, trial).await;
+                    return self.report(seed, list, is_alone, &candidate, trial).await;
                 }
                 Finding::Unsteady(noise) => {
                     *self.totals.lock().unsteady.entry(noise.signature()).or_default() += 1;
                 }
-                Finding::Rare => self.totals.lock().rare.push((seed, candidate.to_string())),
+                Finding::Rare => {
+                    if rare.is_empty() {
+                        println!("{}", story::of_rare(seed, list));
+                    }
+                    if rare.insert(candidate.signature()) {
+                        self.totals.lock().rare.push((seed, candidate.to_string()));
+                    }
+                }
             }
         }
     }
@@ -130,19 +174,30 @@ impl Search {
     /// Counts a seed with a sort of difference that another seed has confirmed. Returns false if none has.
     fn counts_as_known(&self, seed: u64, candidate: &Difference) -> bool {
         let mut totals = self.totals.lock();
-        totals.found.get_mut(&candidate.signature()).map(|seeds| seeds.push(seed)).is_some()
+        let Some(seeds) = totals.found.get_mut(&candidate.signature()) else { return false };
+        if seeds.last() != Some(&seed) {
+            seeds.push(seed);
+        }
+        true
     }
 
-    async fn again(&self, times: usize, seed: u64, list: &[Operation]) -> Vec<Trial> {
-        let trials = join_all((0..times).map(|_| self.trial(seed, list))).await;
+    async fn again(&self, times: usize, seed: u64, list: &[Operation], is_alone: bool) -> Vec<Trial> {
+        let trials = join_all((0..times).map(|_| self.trial(seed, list, is_alone))).await;
         trials.into_iter().flatten().collect()
     }
 
     /// Makes a list with a confirmed difference shorter, and prints its story.
-    async fn report(&self, seed: u64, list: &[Operation], candidate: &Difference, trial: Trial) {
+    async fn report(
+        &self,
+        seed: u64,
+        list: &[Operation],
+        is_alone: bool,
+        candidate: &Difference,
+        trial: Trial,
+    ) {
         let signature = candidate.signature();
-        let list = self.shrink(seed, list, &signature).await;
-        let shown = match self.trial(seed, &list).await {
+        let list = self.shrink(seed, list, is_alone, &signature).await;
+        let shown = match self.trial(seed, &list, is_alone).await {
             Some(last) if last.shows(&signature) => last,
             _ => trial,
         };
@@ -155,20 +210,19 @@ impl Search {
         println!("{}", story::write(seed, &list, &of_round, &shown.played));
     }
 
-    /// Plays a list on all control planes. Returns nothing if it could not be played.
-    async fn trial(&self, seed: u64, list: &[Operation]) -> Option<Trial> {
+    /// Plays a list on all control planes, alone or next to others. Returns nothing if it could not be played.
+    async fn trial(&self, seed: u64, list: &[Operation], is_alone: bool) -> Option<Trial> {
         let namespace = namespace(seed, self.namespaces.fetch_add(1, Ordering::Relaxed));
-        let is_alone = list.iter().any(Operation::concerns_plane);
         let beside = if is_alone { None } else { Some(self.gate.read().await) };
         let alone = if is_alone { Some(self.gate.write().await) } else { None };
-        let plays = join_all(self.planes.iter().map(|plane| play(plane, &namespace, list)));
+        let plays = join_all(self.planes.iter().map(|plane| play(plane, &namespace, list, is_alone)));
         let too_long = |_| vec![Err(format!("{namespace} was not played within {LONGEST:?}"))];
         let mut plays = timeout(LONGEST, plays).await.unwrap_or_else(too_long);
         if plays.len() < self.planes.len() {
             let ends = self.planes.iter().map(|plane| clean_up(plane, &namespace));
             plays.extend(join_all(ends).await.into_iter().filter_map(Result::err).map(Err));
         }
-        if is_alone {
+        if list.iter().any(Operation::concerns_plane) {
             let ends = self.planes.iter().map(|plane| async move {
                 plane.permit().await?;
                 plane.give_back().await
@@ -204,11 +258,10 @@ impl Search {
     }
 
     /// Returns the shortest list that shows a difference and was found in time.
-    async fn shrink(&self, seed: u64, list: &[Operation], signature: &str) -> Vec<Operation> {
-        let until = Instant::now() + PATIENCE;
+    async fn shrink(&self, seed: u64, list: &[Operation], is_alone: bool, signature: &str) -> Vec<Operation> {
+        let until = Instant::now() + if is_alone { PATIENCE_ALONE } else { PATIENCE };
         let mut shrinker = Shrinker::new(list.len());
         // Lists that play alone wait for each other.
-        let is_alone = list.iter().any(Operation::concerns_plane);
         let tries = if is_alone { 1 } else { TRIES_AT_A_TIME };
         let pick = |kept: &[usize]| kept.iter().map(|at| list[*at].clone()).collect::<Vec<_>>();
         while Instant::now() < until {
@@ -217,7 +270,7 @@ impl Search {
             if candidates.is_empty() {
                 break;
             }
-            let trials = join_all(candidates.iter().map(|list| self.trial(seed, list))).await;
+            let trials = join_all(candidates.iter().map(|list| self.trial(seed, list, is_alone))).await;
             let shows = |trial: &Option<Trial>| trial.as_ref().is_some_and(|trial| trial.shows(signature));
             shrinker.record(trials.iter().position(shows));
         }
@@ -247,6 +300,9 @@ impl Search {
             totals.wanted,
             totals.found.len(),
         );
+        if let Some((first, last)) = totals.range {
+            println!("seeds {first} to {last}");
+        }
         for (signature, count) in &totals.noise {
             println!("noise of kube-controller-manager, {count} times: {signature}");
         }
@@ -255,6 +311,9 @@ impl Search {
         }
         for (signature, seeds) in &totals.found {
             println!("different, seeds {seeds:?}: {signature}");
+        }
+        if !totals.disturbed.is_empty() {
+            println!("not calm next to other lists, calm alone: {:?}", totals.disturbed);
         }
         for (seed, text) in &totals.rare {
             println!("different in some repeats only, seed {seed}: {text}");

@@ -13,12 +13,22 @@ use crate::scenario::resource;
 const DIFFERENCES: usize = 12;
 const WRITES: usize = 40;
 
-/// Returns the story.
-pub(crate) fn write(seed: u64, list: &[Operation], differences: &[Difference], played: &[Played]) -> String {
-    let mut text = format!("\n=== SEED={seed} make differ\n{} operations:\n", list.len());
+/// Returns the operations of a list with a difference in some repeats.
+pub(crate) fn of_rare(seed: u64, list: &[Operation]) -> String {
+    begin(&format!("SEED={seed} make differ, different in some repeats only"), list)
+}
+
+fn begin(title: &str, list: &[Operation]) -> String {
+    let mut text = format!("\n=== {title}\n{} operations:\n", list.len());
     for operation in list {
         let _ = writeln!(text, "  {operation}");
     }
+    text
+}
+
+/// Returns the story.
+pub(crate) fn write(seed: u64, list: &[Operation], differences: &[Difference], played: &[Played]) -> String {
+    let mut text = begin(&format!("SEED={seed} make differ"), list);
     for difference in differences.iter().take(DIFFERENCES) {
         let _ = writeln!(text, "  {difference}");
     }
