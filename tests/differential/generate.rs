@@ -1,15 +1,17 @@
 //! The list of operations of a seed.
 //!
 //! A seed chooses a few objects, then rounds. In a round the scheduler, the kubelet and users advance pods, then users and other
-//! controllers change objects. Each round ends with a calm. Pods are advanced first because a pod operation chooses among the pods of the
-//! last calm.
+//! controllers change objects. Most rounds have a sequence as well (`together`). Each round ends with a calm. Pods are advanced first because a
+//! pod operation chooses among the pods of the last calm. One object of the list, the focus, is changed more often than the others, because
+//! some faults need several changes of one object.
 
 use serde_json::{Value, json};
 
 use crate::operation::{Action, Fate, Named, Operation, PROPAGATIONS};
 use crate::random::Random;
 use crate::tables::{self, Field};
-use crate::turmoil::{disturb, refuse, together};
+use crate::together::together;
+use crate::turmoil::{disturb, refuse};
 
 /// Names of objects, and how often they are used. Some are prefixes of others, or have the form of a StatefulSet's pod.
 const NAMES: &[(&str, usize)] = &[
@@ -24,7 +26,7 @@ const NAMES: &[(&str, usize)] = &[
 ];
 
 /// Kinds that create pods.
-const MAKERS: &[&str] =
+pub(crate) const MAKERS: &[&str] =
     &["DaemonSet", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"];
 const SCALED: &[&str] = &["Deployment", "ReplicaSet", "ReplicationController", "StatefulSet"];
 
@@ -47,30 +49,40 @@ const FATES: &[(Fate, &str, usize)] = &[
 
 /// Percentage of objects that come with their companion.
 const COMPANION: usize = 50;
-/// Percentage of rounds with operations that belong together (`together`).
-const TOGETHER: usize = 25;
+/// Percentage of companions whose first owner is the object that they come with.
+const OWNED: usize = 40;
+/// Percentage of rounds with a sequence (`together`).
+const TOGETHER: usize = 80;
+/// Percentage of changes whose object is the focus of the list.
+const FOCUS: usize = 40;
+/// Percentage of values that set several fields, for kinds with such values.
+const SEVERAL: usize = 25;
+/// Percentage of new objects in protobuf with bytes that are not UTF-8: of Roles, of other kinds.
+const WIRE: [usize; 2] = [30, 5];
 /// Stands for a reference to another object of the list in owner references.
 const MEMBER: &str = "MEMBER";
 /// Percentage of references whose UID is of an object of another kind.
 const MISMATCH: usize = 10;
 
 /// Percentage of lists that begin with a refusal, and of changes that are one.
-const REFUSED: usize = 6;
+const REFUSED: usize = 8;
 /// Percentage of lists with events in the life of the manager or with rights that are taken away. Such a list plays alone, so it takes the
 /// time of several.
 const ALONE: usize = 2;
+/// Percentage of rounds of such a list with an event. It comes between any two operations.
+const DISTURBED: usize = 60;
 /// Percentage of patches that are of the subresource `status`, for kinds with fields of it.
 const STATUS: usize = 20;
 
 /// Kinds in no namespace. Their names begin with the namespace of the list.
 const CLUSTER_SCOPED: &[&str] = &["CertificateSigningRequest", "PersistentVolume", "Realm"];
 /// The end of the names of Roles, which may have characters that are reserved in a URL.
-const ODD_END: &str = "#a?b";
+pub(crate) const ODD_END: &str = "#a?b";
 /// Bytes that are not UTF-8, in objects that are written in protobuf.
-const INVALID: &str = "ÿ";
+pub(crate) const INVALID: &str = "ÿ";
 
 /// Answers of the metrics APIs.
-const METRICS: &[&str] = &[
+pub(crate) const METRICS: &[&str] = &[
     r#"{"usage":{"cpu":"100m","memory":"1Mi"}}"#,
     r#"{"usage":{"cpu":"900m","memory":"1Gi"}}"#,
     r#"{"usage":{"cpu":"1u"},"custom":{"pods/requests":"5"}}"#,
@@ -86,27 +98,39 @@ pub(crate) struct Member {
     pub(crate) named: Named,
     /// The value of the label `app` of its pods.
     pub(crate) app: String,
+    /// The object that it comes with.
+    owner: Option<Named>,
+}
+
+impl Member {
+    pub(crate) fn new(named: Named, app: &str) -> Self {
+        Self { named, app: app.to_owned(), owner: None }
+    }
+
+    /// Returns the name without the namespace at its beginning.
+    pub(crate) fn short_name(&self) -> &str {
+        self.named.name.trim_start_matches("NAMESPACE-")
+    }
 }
 
 /// Returns the operations of a seed.
 pub(crate) fn operations(seed: u64) -> Vec<Operation> {
     let mut random = Random::new(seed);
-    let members = members(&mut random);
+    let mut members = members(&mut random);
+    let focus = random.below(members.len());
     let mut list = Vec::new();
     let mut is_refused = random.chance(REFUSED);
     if is_refused {
-        list.push(refuse(&mut random));
+        list.push(refuse(&mut random, &members));
     }
     let is_alone = random.chance(ALONE);
-    let at_first = random.between(1, members.len());
+    let at_first = random.between(members.len().div_ceil(2), members.len());
     for member in &members[..at_first] {
         list.push(apply(&mut random, member, &members));
     }
     list.push(calm());
-    for _ in 0..random.between(2, 5) {
-        if is_alone && random.chance(40) {
-            list.push(disturb(&mut random));
-        }
+    for _ in 0..random.between(2, 4) {
+        let begin = list.len();
         if is_refused && random.chance(50) {
             is_refused = false;
             list.push(Operation::new("admission", Action::Allow));
@@ -117,11 +141,18 @@ pub(crate) fn operations(seed: u64) -> Vec<Operation> {
         for _ in 0..random.between(0, 2) {
             let is_refusal = random.chance(REFUSED);
             is_refused |= is_refusal;
-            list.push(if is_refusal { refuse(&mut random) } else { change(&mut random, &members) });
+            list.push(if is_refusal {
+                refuse(&mut random, &members)
+            } else {
+                change(&mut random, &members, focus)
+            });
         }
         if random.chance(TOGETHER) {
-            let member = random.pick(&members);
-            list.extend(together(&mut random, member));
+            list.extend(together(&mut random, &mut members));
+        }
+        if is_alone && random.chance(DISTURBED) {
+            let at = random.between(begin, list.len());
+            list.insert(at, disturb(&mut random));
         }
         list.push(calm());
     }
@@ -157,10 +188,10 @@ fn members(random: &mut Random) -> Vec<Member> {
             continue;
         }
         let companion = companion(&named.kind, name);
-        members.push(Member { named, app: app.to_owned() });
+        members.push(Member::new(named.clone(), app));
         let companion = companion.filter(|other| members.iter().all(|member| member.named != *other));
-        if let Some(named) = companion.filter(|_| random.chance(COMPANION)) {
-            members.push(Member { named, app: app.to_owned() });
+        if let Some(companion) = companion.filter(|_| random.chance(COMPANION)) {
+            members.push(Member { owner: Some(named), ..Member::new(companion, app) });
         }
     }
     members
@@ -174,13 +205,16 @@ fn companion(kind: &str, name: &str) -> Option<Named> {
         // The name is that of a Job of an activation in 2027.
         "CronJob" => ("Job", format!("{name}-30000000")),
         "Endpoints" | "EndpointSlice" => ("Service", name.to_owned()),
+        // The name is that of the claim of the first pod.
+        "StatefulSet" => ("PersistentVolumeClaim", format!("data-{name}-0")),
+        "ServiceAccount" => ("Secret", format!("{name}-token")),
         _ => return None,
     };
     Some(Named { kind: kind.to_owned(), name })
 }
 
 /// Returns whether the object creates pods.
-pub(crate) fn is_maker(member: &Member) -> bool {
+fn is_maker(member: &Member) -> bool {
     MAKERS.contains(&member.named.kind.as_str())
 }
 
@@ -195,10 +229,14 @@ fn apply(random: &mut Random, member: &Member, members: &[Member]) -> Operation 
             fields[at].set(&mut document, value);
         }
     }
+    if let Some(owner) = member.owner.as_ref().filter(|_| random.chance(OWNED)) {
+        document["metadata"]["ownerReferences"] = json!([reference(random, owner, false)]);
+    }
     let mut document = fill(random, &document, member, members);
     // The API server has no protobuf for custom kinds.
     let is_custom = document["apiVersion"] == "parity.example.com/v1";
-    if !is_custom && random.chance(if member.named.kind == "Role" { 30 } else { 3 }) {
+    let [of_roles, of_others] = WIRE;
+    if !is_custom && random.chance(if member.named.kind == "Role" { of_roles } else { of_others }) {
         if member.named.kind == "Role" && random.chance(50) {
             document["metadata"]["name"] = format!("{}{INVALID}", member.named.name).into();
         }
@@ -210,12 +248,14 @@ fn apply(random: &mut Random, member: &Member, members: &[Member]) -> Operation 
 
 /// Chooses a field, by its index, and one of its values.
 fn value(random: &mut Random, fields: &[&Field]) -> (usize, Value) {
-    let at = random.below(fields.len());
+    let several: Vec<usize> = (0..fields.len()).filter(|at| fields[*at].sets_several()).collect();
+    let is_several = !several.is_empty() && random.chance(SEVERAL);
+    let at = if is_several { *random.pick(&several) } else { random.below(fields.len()) };
     (at, random.pick(&fields[at].values).clone())
 }
 
-fn change(random: &mut Random, members: &[Member]) -> Operation {
-    let member = random.pick(members);
+fn change(random: &mut Random, members: &[Member], focus: usize) -> Operation {
+    let member = if random.chance(FOCUS) { &members[focus] } else { random.pick(members) };
     let named = member.named.clone();
     let is_scaled = SCALED.contains(&named.kind.as_str());
     match random.below(100) {
@@ -262,11 +302,11 @@ fn advance(random: &mut Random, members: &[Member]) -> Operation {
     Operation::new(actor, Action::Pods { fate, selector, take })
 }
 
-/// Returns a reference to an object of the list.
-fn reference(random: &mut Random, members: &[Member]) -> Value {
-    let Named { kind, name } = &random.pick(members).named;
+/// Returns a reference to an object, which may name another kind than that of the object.
+fn reference(random: &mut Random, owner: &Named, may_mismatch: bool) -> Value {
+    let Named { kind, name } = owner;
     let (mut api_version, mut kind_of_reference) = (&tables::kind(kind).document["apiVersion"], kind);
-    if random.chance(MISMATCH) {
+    if may_mismatch && random.chance(MISMATCH) {
         let other = random.pick(tables::kinds());
         (api_version, kind_of_reference) = (&other.document["apiVersion"], &other.name);
     }
@@ -284,18 +324,21 @@ fn reference(random: &mut Random, members: &[Member]) -> Value {
 fn fill(random: &mut Random, document: &Value, member: &Member, members: &[Member]) -> Value {
     let mut document = document.clone();
     if document["metadata"]["ownerReferences"] == MEMBER {
-        document["metadata"]["ownerReferences"] = json!([reference(random, members)]);
+        let owner = &random.pick(members).named;
+        document["metadata"]["ownerReferences"] = json!([reference(random, owner, true)]);
     }
-    let document = &document;
-    let short = |named: &Named| named.name.trim_start_matches("NAMESPACE-").to_owned();
-    let other = short(&random.pick(members).named);
-    let name = short(&member.named);
+    let other = random.pick(members).short_name();
+    with_words(&document, member.short_name(), &member.app, other)
+}
+
+/// Replaces the words of the tables by the name and the label of an object, and the name of another object.
+pub(crate) fn with_words(document: &Value, name: &str, app: &str, other: &str) -> Value {
     replace(document, &|text| {
         text.replace("NAMESPACE", "\u{0}")
-            .replace("NAME", &name)
+            .replace("NAME", name)
             .replace('\u{0}', "NAMESPACE")
-            .replace("APP", &member.app)
-            .replace("OTHER", &other)
+            .replace("APP", app)
+            .replace("OTHER", other)
     })
 }
 
@@ -334,7 +377,7 @@ mod tests {
         let mut operations_in_all = 0;
         for seed in 0..SEEDS {
             let list = operations(seed);
-            assert!((2..=80).contains(&list.len()), "{seed}: {} operations", list.len());
+            assert!((2..=100).contains(&list.len()), "{seed}: {} operations", list.len());
             assert_eq!(list.last(), Some(&calm()), "{seed}");
             operations_in_all += list.len();
         }
@@ -383,7 +426,7 @@ mod tests {
             "metrics metrics {",
             "\"lastScheduleTime\":",
             "\"priorityClassName\":\"low\"",
-            "approver approve CertificateSigningRequest/NAMESPACE-web NOW-7200s",
+            " NOW-7200s",
             "\"nodeName\":\"by-hand-3\"",
             "\"memory\":\"1073741824\"",
             "\"parallelism\":28",

@@ -74,7 +74,7 @@ impl Table {
 }
 
 /// Returns whether a text has the form of a pattern.
-fn matches(pattern: &str, text: &str) -> bool {
+pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     let Some((begin, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(mut text) = text.strip_prefix(begin) else { return false };
     if rest.is_empty() {

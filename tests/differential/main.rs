@@ -62,6 +62,7 @@ mod search;
 mod shrink;
 mod story;
 mod tables;
+mod together;
 mod turmoil;
 
 use std::ops::RangeFrom;

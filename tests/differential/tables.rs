@@ -27,13 +27,18 @@ pub(crate) struct Field {
 impl Field {
     /// Sets a value of the field, or several fields, in a document.
     pub(crate) fn set(&self, document: &mut Value, value: Value) {
-        if self.pointer != SEVERAL {
+        if !self.sets_several() {
             set(document, &self.pointer, value);
         } else if let Value::Object(values) = value {
             for (pointer, value) in values {
                 set(document, &pointer, value);
             }
         }
+    }
+
+    /// Returns whether the values set several fields.
+    pub(crate) fn sets_several(&self) -> bool {
+        self.pointer == SEVERAL
     }
 
     /// Returns whether the field is of the subresource `status`.
@@ -86,6 +91,12 @@ pub(crate) fn kind(name: &str) -> &'static Kind {
 pub(crate) fn fields(kind: &str) -> Vec<&'static Field> {
     let applies = |field: &&Field| field.kinds.iter().any(|name| name == "*" || name == kind);
     FIELDS.iter().filter(applies).collect()
+}
+
+/// Returns the values of a field of a kind.
+pub(crate) fn values(kind: &str, pointer: &str) -> &'static [Value] {
+    let field = fields(kind).into_iter().find(|field| field.pointer == pointer);
+    field.map_or_else(|| panic!("no field {kind} {pointer}"), |field| field.values.as_slice())
 }
 
 /// Sets the value at a pointer, through objects that it creates.
