@@ -69,8 +69,7 @@ const PHRASES: [&str; 16] = [
 /// The heading of a list in a comment. Each of its items names a row.
 const LIST: &str = "differs from the original, on purpose";
 /// The document with a list of metrics that differ, the line before the list, and the line after it.
-const METRICS: (&str, &str, &str) =
-    ("docs/metrics.md", "Where a value differs in what it says:", "[differences.md]");
+const METRICS: (&str, &str, &str) = ("docs/metrics.md", "### Differences in meaning", "[differences.md]");
 
 /// A row of the table.
 struct Row<'a> {

@@ -9,7 +9,7 @@ use serde_yaml_ng::Value;
 use super::complain;
 
 /// Pages under `docs/` that are not part of the manual: documents for maintainers, and the summary itself.
-const APART: &[&str] = &["SUMMARY.md", "adr/", "behaviour/", "contributing/", "differences.md", "style.md"];
+const APART: &[&str] = &["SUMMARY.md", "adr/", "behaviour/", "contributing/", "style.md"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

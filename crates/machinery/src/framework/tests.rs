@@ -370,11 +370,8 @@ async fn a_key_is_looked_at_again_after_a_conflict_that_is_tolerated() {
         bench.server.answer(409, br#"{"kind":"Status","code":409,"reason":"Conflict"}"#.to_vec());
         let outcome = bench.reconcile().await;
         let Outcome::Done { requeue_after, .. } = outcome else { panic!("{outcome:?}") };
-        assert_eq!(
-            requeue_after,
-            Some(Duration::from_secs(seconds)),
-            "a webhook that refuses each time is asked less and less"
-        );
+        let pause = Some(Duration::from_secs(seconds));
+        assert_eq!(requeue_after, pause, "a webhook that refuses each time is asked less and less");
     }
     bench.plan(vec![]);
     let outcome = bench.reconcile().await;
