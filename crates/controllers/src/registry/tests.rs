@@ -144,6 +144,8 @@ fn every_loop_retries_as_the_original_was_seen_to() {
         ("endpoint", Some(16), fast, longest),
         ("endpoint_slice", Some(16), slow, longest),
         ("endpoint_slice_mirroring", Some(16), slow, Duration::from_secs(100)),
+        // The original waits for its period (`--horizontal-pod-autoscaler-sync-period`) after a failure, too.
+        ("horizontalpodautoscaler", None, Duration::from_secs(15), Duration::from_secs(15)),
         ("ipaddresses", Some(16), fast, longest),
         ("job", None, slow, minute),
         ("job_orphan_pod", None, slow, minute),
