@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use super::reads::{LiveRead, Observation, Read, Reads};
 use super::room::ObserveError;
+use super::worker::Outcome;
 use crate::api::{Kind, Object};
 use crate::informer::downcast;
 use crate::model::Key;
@@ -24,15 +25,22 @@ const CONTENDED: u32 = 3;
 pub(super) struct Contentions(Mutex<HashMap<Key, u32>>);
 
 impl Contentions {
-    /// Notes how a reconcile of the key has ended: whether a write met a conflict that is tolerated, and what failed.
-    pub(super) fn note(&self, key: &Key, is_outdated: bool, failures: &[Failure]) {
+    /// Notes how a reconcile of the key has ended: whether a write met a conflict that is tolerated, and what failed. A key that is not
+    /// reconciled again is forgotten, because no later reconcile would remove it.
+    pub(super) fn note(&self, key: &Key, is_outdated: bool, failures: &[Failure], outcome: &Outcome) {
+        let is_over = matches!(outcome, Outcome::Absent | Outcome::Done { requeue_after: None, .. });
         let mut keys = self.0.lock();
-        if is_outdated || failures.iter().any(|failure| failure.reason == "Conflict") {
+        if !is_over && (is_outdated || failures.iter().any(|failure| failure.reason == "Conflict")) {
             let conflicts = keys.entry(key.clone()).or_default();
             *conflicts = conflicts.saturating_add(1);
         } else {
             keys.remove(key);
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.lock().len()
     }
 
     /// Returns whether each of the last reconciles of the key has met a conflict.
@@ -65,6 +73,12 @@ impl Reads {
             }
             Some(Err(error)) => Err(ObserveError::Retry(format!("cannot read {kind} {key}: {error}"))),
         }
+    }
+
+    /// Whether each of the key's last reconciles met a conflict.
+    #[must_use]
+    pub fn is_contended(&self) -> bool {
+        self.is_contended
     }
 
     pub(super) fn contended_if(mut self, is_contended: bool) -> Self {

@@ -107,14 +107,8 @@ pub(super) struct QueueOf {
 struct Seen {
     resources: Option<Arc<ApiResources>>,
     watched: Vec<(&'static Kind, Watched)>,
-    begun: Begun,
-}
-
-/// The kinds whose watches discovery has begun last, together.
-#[derive(Default)]
-struct Begun {
-    at: Option<Instant>,
-    kinds: Vec<&'static Kind>,
+    /// The kinds whose watches began within the last 30 seconds, and when.
+    begun: Vec<(&'static Kind, Instant)>,
 }
 
 impl DynamicWatches {
@@ -137,12 +131,13 @@ impl DynamicWatches {
     /// any order, a dependent maybe later than its owner.
     pub fn is_settling(&self, group: &str) -> bool {
         let seen = self.seen.read();
-        let is_recent = seen.begun.at.is_some_and(|at| at.elapsed() < SETTLE_WITHIN);
         let is_synced = |kind: &'static Kind| {
             // Linear: both are the kinds of the cluster, for an orphaning owner within 30 seconds.
             seen.watched.iter().any(|(held, watched)| std::ptr::eq(*held, kind) && watched.is_synced())
         };
-        is_recent && seen.begun.kinds.iter().any(|kind| kind.group == group && !is_synced(kind))
+        let settles =
+            |(kind, at): &(&'static Kind, Instant)| at.elapsed() < SETTLE_WITHIN && !is_synced(kind);
+        seen.begun.iter().filter(|(kind, _)| kind.group == group).any(settles)
     }
 
     /// What holds the objects of a resource that is watched, in whatever version. [`Store::is_filled`] returns whether a
@@ -242,6 +237,12 @@ struct Running {
     is_told: bool,
     registration: Registration,
     handle: InformerHandle,
+}
+
+/// Whether a watch of the kind begins. `held` is the row by which its resource is watched; while a version of the group cannot be
+/// discovered, it stays.
+fn begins(resources: &ApiResources, kind: &'static Kind, held: Option<&'static Kind>) -> bool {
+    held.is_none_or(|held| !std::ptr::eq(held, kind) && !resources.has_failed_group(kind.group))
 }
 
 impl Supervisor {
@@ -374,15 +375,16 @@ impl Supervisor {
         self.watches.seen.write().resources = Some(Arc::clone(&resources));
         let wanted = self.wanted(&resources);
         self.end_unwanted(&resources, &wanted).await;
-        self.note_begun(&wanted);
         let held: HashMap<(&str, &str), &'static Kind> = self
             .running
             .lock()
             .iter()
             .map(|held| ((held.kind.group, held.kind.resource), held.kind))
             .collect();
-        for kind in wanted {
-            let held = held.get(&(kind.group, kind.resource)).copied();
+        let wanted: Vec<(&'static Kind, Option<&'static Kind>)> =
+            wanted.into_iter().map(|kind| (kind, held.get(&(kind.group, kind.resource)).copied())).collect();
+        self.note_begun(&resources, &wanted);
+        for (kind, held) in wanted {
             self.begin_or_share(&resources, kind, held).await;
         }
         self.show();
@@ -422,17 +424,14 @@ impl Supervisor {
         }
     }
 
-    /// Notes the kinds whose watches are about to begin.
-    fn note_begun(&self, wanted: &[&'static Kind]) {
-        let kinds: Vec<&'static Kind> = {
-            let running = self.running.lock();
-            // Linear: both are the kinds of the cluster, once for each discovery.
-            let is_running = |kind: &'static Kind| running.iter().any(|held| std::ptr::eq(held.kind, kind));
-            wanted.iter().copied().filter(|kind| !is_running(kind)).collect()
-        };
-        if !kinds.is_empty() {
-            self.watches.seen.write().begun = Begun { at: Some(Instant::now()), kinds };
-        }
+    /// Notes the kinds whose watches are about to begin. A kind whose watch does not begin is not noted: it would settle as long as its
+    /// group is incomplete.
+    fn note_begun(&self, resources: &ApiResources, wanted: &[(&'static Kind, Option<&'static Kind>)]) {
+        let at = Instant::now();
+        let begun = wanted.iter().filter(|(kind, held)| begins(resources, kind, *held));
+        let mut seen = self.watches.seen.write();
+        seen.begun.retain(|(_, since)| since.elapsed() < SETTLE_WITHIN);
+        seen.begun.extend(begun.map(|(kind, _)| (*kind, at)));
     }
 
     /// `held` is the row by which the resource is watched.
@@ -444,7 +443,7 @@ impl Supervisor {
     ) {
         if held.is_some_and(|held| std::ptr::eq(held, kind)) {
             self.share(kind).await;
-        } else if !(held.is_some() && resources.has_failed_group(kind.group)) {
+        } else if begins(resources, kind, held) {
             let row = self.room.in_full(kind).or_else(|| self.in_full(kind));
             let handle = self.informers.acquire(row.unwrap_or(kind), None);
             let registration = handle.add_handler(self.controller, self.handler(kind)).replayed().await;

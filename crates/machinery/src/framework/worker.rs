@@ -394,7 +394,7 @@ impl Worker {
             Ok(planned_end) => self.conclude(key, planned_end, &mut tried).await,
             Err(outcome) => outcome,
         };
-        self.contentions.note(key, tried.outdated, &tried.failures);
+        self.contentions.note(key, tried.outdated, &tried.failures, &outcome);
         (outcome, tried.actions)
     }
 

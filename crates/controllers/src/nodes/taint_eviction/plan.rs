@@ -110,7 +110,12 @@ pub(super) fn plan(view: &View, now: Timestamp) -> Plan<Note> {
             if !matches!(view.state(), Some(State::Goes { .. })) {
                 plan.steps.push(Step::Emit(event(&view.key, "Marking for deletion Pod")));
             }
-            plan.steps.extend(EVICTOR.writes(pod, now).into_iter().map(Step::Write));
+            let writes = if view.is_contended {
+                EVICTOR.writes_of_contended(pod, now)
+            } else {
+                EVICTOR.writes(pod, now)
+            };
+            plan.steps.extend(writes.into_iter().map(Step::Write));
             Note { next: None, overdue: Some(view.now.saturating_sub(since)) }
         }
     };

@@ -29,6 +29,8 @@ pub(super) struct View {
     pub(super) comparing: bool,
     /// Whether this reconcile has failed.
     pub(super) has_failed: bool,
+    /// Whether the pod was read live, because several writes in a row met a conflict.
+    pub(super) is_contended: bool,
 }
 
 pub(super) fn observe(
@@ -51,13 +53,17 @@ pub(super) fn observe(
         now: room.timers.now(),
         comparing: room.comparing,
         has_failed: !failures.is_empty(),
+        is_contended: false,
     };
     let Some(place) = place.filter(|_| view.goes() && !view.has_failed) else {
         return Ok(Observation::View(view));
     };
     if let Some(cached) = view.pod.clone() {
         match read.current(&TAINTED_POD, &PODS, cached)? {
-            Observation::View(pod) => view.pod = Some(pod),
+            Observation::View(pod) => {
+                view.pod = Some(pod);
+                view.is_contended = read.is_contended();
+            }
             Observation::Needs(needs) => return Ok(Observation::Needs(needs)),
             // The write of the cached pod is refused, and the watch calls the key.
             Observation::Nothing => {}

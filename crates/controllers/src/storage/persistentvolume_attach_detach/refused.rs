@@ -46,8 +46,10 @@ pub(super) fn refused(view: &View) -> Draft {
         } else if let Some(held) = held.get(name).and_then(|volume| draft.book.held.get_mut(*volume)) {
             held.is_leaving = true;
             held.unwanted_since = held.unwanted_since.or(Some(view.at));
-            if failure.code == 409 && !view.attachments.contains_key(name) {
-                // The answer to a probe: the API server has the VolumeAttachment, and the cache has yet to show it.
+            let was_probe = !view.attachments.contains_key(name);
+            if was_probe && (failure.code == 409 || !held.is_unwanted_for_long(view.at)) {
+                // 409 shows that the API server has the VolumeAttachment, which the cache has yet to show. Any other answer shows nothing,
+                // and a probe detaches nothing: the volume stays attached.
                 held.unheard = Some(Backoff::after(held.unheard, Task::Detach, view.at));
                 continue;
             }

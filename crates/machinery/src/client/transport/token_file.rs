@@ -16,8 +16,12 @@ use crate::environment::Threads;
 /// How old what was read may get. The kubelet renews a pod's token long before it expires.
 const READ_EVERY: Duration = Duration::from_mins(1);
 
-/// How long a request waits for the file. A mount that hangs must not use up the request's own time while the last token is good.
+/// How long a request waits for the file before there is a token.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a request waits for the file while the last token is there. A mount that hangs must not use up the request's own time: a
+/// renewal of the Lease has 10 seconds by default.
+const PATIENCE_WITH_TOKEN: Duration = Duration::from_secs(1);
 
 type Reading = BoxFuture<'static, std::io::Result<String>>;
 
@@ -55,9 +59,10 @@ impl FileToken {
     }
 
     async fn read(&self, state: &mut State) -> Result<HeaderValue, String> {
+        let patience = if state.held.is_some() { PATIENCE_WITH_TOKEN } else { PATIENCE };
         let reading = state.reading.get_or_insert_with(|| (self.begin)());
-        let Ok(read) = timeout(PATIENCE, reading).await else {
-            return Err(format!("the read has not ended within {} s", PATIENCE.as_secs()));
+        let Ok(read) = timeout(patience, reading).await else {
+            return Err(format!("the read has not ended within {} s", patience.as_secs()));
         };
         state.reading = None;
         let token = read.map_err(|error| error.to_string())?;
@@ -162,7 +167,7 @@ mod tests {
         answers.notify_one();
         assert_eq!(within(60).await.unwrap().unwrap(), "Bearer t1");
         tokio::time::advance(READ_EVERY).await;
-        assert_eq!(within(60).await.unwrap().unwrap(), "Bearer t1", "the last token is kept");
+        assert_eq!(within(5).await.unwrap().unwrap(), "Bearer t1", "the last token is kept, and soon");
         assert_eq!(begun.load(Ordering::Relaxed), 2);
     }
 }

@@ -331,6 +331,7 @@ async fn what_cannot_be_found_out_stays_as_it_is() {
     bench.cluster.stale.lock().insert("example.com/v2");
     assert_eq!(bench.reset(0).await, [""; 0]);
     assert_eq!(bench.kinds(), before);
+    assert!(!bench.supervisor.watches().is_settling("example.com"), "no watch has begun");
     // Nothing answers.
     *bench.cluster.down.lock() = true;
     assert_eq!(bench.reset(2).await[..2], ["failed", "failed"]);

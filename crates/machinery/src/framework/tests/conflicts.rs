@@ -37,3 +37,13 @@ async fn key_is_contended_after_three_conflicts_in_a_row() {
         assert_eq!(planned, [false, false, false, true, true, false], "tolerated: {is_tolerated}");
     }
 }
+
+#[test]
+fn key_that_is_not_reconciled_again_is_forgotten() {
+    let contentions = Contentions::default();
+    let done = |requeue_after| Outcome::Done { writes: 1, requeue_after, cooldown: Cooldown::default() };
+    contentions.note(&key(), true, &[], &done(Some(Duration::from_secs(10))));
+    assert_eq!(contentions.len(), 1);
+    contentions.note(&key(), true, &[], &done(None));
+    assert_eq!(contentions.len(), 0);
+}

@@ -29,10 +29,24 @@ impl Evictor {
     /// The condition, unless the pod has it for this reason, and the delete. One of the two carries the resource version of `pod`,
     /// so nothing comes of them if the pod is no longer what was judged. A pod that is gone meanwhile is no failure.
     pub fn writes(&self, pod: &Pod, now: Timestamp) -> Vec<Write> {
+        self.writes_by(pod, now, true)
+    }
+
+    /// Like [`Self::writes`] for a Pod that was read live after several conflicts. The writes name its UID alone, as those of
+    /// kube-controller-manager, so a Pod that changes itself all the time cannot escape. Differs: no.
+    pub fn writes_of_contended(&self, pod: &Pod, now: Timestamp) -> Vec<Write> {
+        self.writes_by(pod, now, false)
+    }
+
+    fn writes_by(&self, pod: &Pod, now: Timestamp, names_version: bool) -> Vec<Write> {
         let meta = &pod.metadata;
         let held = pod.condition(DISRUPTION_TARGET).filter(|held| held.status == "True");
         let is_said = held.is_some_and(|held| held.reason == self.reason);
-        let delete = if is_said { Verb::delete_as_seen(meta) } else { Verb::delete(meta.uid.clone()) };
+        let delete = if is_said && names_version {
+            Verb::delete_as_seen(meta)
+        } else {
+            Verb::delete(meta.uid.clone())
+        };
         // One that is gone, or whose name another pod bears by now, is what was wanted.
         let absent = Tolerate { absent: true, ..Tolerate::default() };
         let delete = Write { tolerate: absent, ..Write::new(&PODS, Key::of(meta), delete) };
@@ -51,10 +65,13 @@ impl Evictor {
         if held.is_none() {
             condition["lastTransitionTime"] = Time::from(now).to_string().into();
         }
-        let patch = Verb::Patch(Patch::Strategic(json!({
-            "metadata": { "uid": meta.uid, "resourceVersion": meta.resource_version },
-            "status": { "conditions": [condition] },
-        })));
+        let mut identity = json!({ "uid": meta.uid });
+        if names_version {
+            identity["resourceVersion"] = json!(meta.resource_version);
+        }
+        let patch = Verb::Patch(Patch::Strategic(
+            json!({ "metadata": identity, "status": { "conditions": [condition] } }),
+        ));
         vec![Write { tolerate: absent, ..Write::new(&PODS, Key::of(meta), patch).on("status") }, delete]
     }
 }

@@ -53,7 +53,7 @@ async fn put_verbosity(
                     uid = caller.uid,
                     groups = ?caller.groups,
                     level,
-                    "Verbosity of the log set"
+                    "verbosity of the log set"
                 );
                 respond(
                     StatusCode::OK,

@@ -149,6 +149,25 @@ fn attachment_that_nobody_may_read_and_that_is_there_stays() {
 }
 
 #[test]
+fn volume_stays_attached_while_its_probe_is_refused_for_six_minutes() {
+    let mut stage = gone_attachment();
+    let mut made = VolumeAttachment::default();
+    made.metadata.name = name_of("a", "n");
+    stage.unheard = vec![made];
+    stage.refused = vec!["delete"];
+    stage.node("m");
+    stage.pod("q", "m", &["a"]);
+    for _ in 0..3 {
+        stage.look("n");
+        let told = stage.happened();
+        assert!(told.contains(&"delete is refused".to_owned()), "{told:?}");
+        stage.look("m");
+        assert!(!stage.happened().contains(&"create a on m".to_owned()), "n has it");
+        stage.at += secs(10);
+    }
+}
+
+#[test]
 fn attachment_that_cannot_be_read_is_probed_after_six_minutes() {
     let mut stage = gone_attachment();
     stage.unreadable_code = 500;
