@@ -42,6 +42,8 @@ type fleet struct {
 	// events are the logs of the replicas, and streams what was asked of them.
 	events  map[int][]*adminv1.Event
 	streams []string
+	// depose, if set, takes leadership from the first replica, which reports it to readers of LeadershipChanged. Streams do not end then.
+	depose func()
 }
 
 // member is one of them.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import unittest
+from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from typing import Any, cast
 
@@ -12,8 +13,8 @@ import grpc
 from google.protobuf import any_pb2
 
 from coxswain.admin import Client, Finder, Follower, Lease, NoLeader, NotVouchedFor, Options
-from coxswain.admin.v1 import events_pb2, events_pb2_grpc, leader_pb2, leader_pb2_grpc, queues_pb2, queues_pb2_grpc
-from coxswain.admin.follower import _ERROR_INFO, _STATUS
+from coxswain.admin.v1 import events_pb2, events_pb2_grpc, leader_pb2, leader_pb2_grpc, queues_pb2, queues_pb2_grpc, types_pb2
+from coxswain.admin.follower import _ERROR_INFO, _STATUS, _reason
 from fixtures import Authority, Case
 
 
@@ -49,6 +50,10 @@ class Fleet:
         # The logs of the replicas, and what was asked of them.
         self.events: dict[int, list[events_pb2.Event]] = {}
         self.streams: list[tuple[int, str, int]] = []
+        # Takes leadership from the first replica, which reports it to readers of LeadershipChanged. Streams do not end then.
+        self.depose: Callable[[], None] | None = None
+        self.ended = threading.Event()
+        case.addCleanup(self.ended.set)
         self.announced: dict[str, str] = {}
         self.addresses: list[str] = []
         for index in range(size):
@@ -128,6 +133,9 @@ class Member(
     def StreamEvents(self, request: events_pb2.StreamEventsRequest, context: Any) -> Any:
         """Sends the past of the replica's log, and then the replica is lost."""
         log = f"log-{self.index}"
+        if list(request.filter.types) == [events_pb2.EVENT_TYPE_LEADERSHIP_CHANGED]:
+            yield from self.guard(context)
+            return
         with self.fleet.lock:
             self.fleet.streams.append((self.index, request.log_id, request.since_sequence))
             events = list(self.fleet.events[self.index])
@@ -145,7 +153,25 @@ class Member(
             yield events_pb2.StreamEventsResponse(event=event)
         finished = events_pb2.ReplayFinished(sequence=events[-1].sequence)
         yield events_pb2.StreamEventsResponse(replay_finished=finished)
+        if request.replay_only:
+            return
+        if self.fleet.depose is not None:
+            self.wait(context)
         context.abort(grpc.StatusCode.UNAVAILABLE, "lost")
+
+    def guard(self, context: Any) -> Any:
+        """Sends the LeadershipChanged event of the first replica."""
+        if self.index == 0 and self.fleet.depose is not None:
+            self.fleet.depose()
+            event = past(90, 0, "another replica leads")
+            event.leadership_changed.holder = "b"
+            yield events_pb2.StreamEventsResponse(event=event)
+        self.wait(context)
+
+    def wait(self, context: Any) -> None:
+        """Waits until the stream or the test ends."""
+        while context.is_active() and not self.fleet.ended.wait(0.01):
+            pass
 
     def WatchLeader(self, request: Any, context: Any) -> Any:
         raise NotImplementedError
@@ -211,11 +237,93 @@ class Following(Case):
                     fleet.events[0] += [past(3, 3, "dropped"), past(4, 4, "c")]
                 elif replays == 2:
                     fleet.leader = 1
-                    fleet.events[1] = [past(7, 3, "of before"), past(8, 9, "d")]
+                    fleet.events[1] = [past(7, -70, "of before"), past(8, 9, "d")]
                 else:
                     break
         self.assertEqual(shown, ["a", "b", "1 dropped", "c", "d"])
         self.assertEqual(fleet.streams, [(0, "", 0), (0, "log-0", 2), (1, "log-0", 4), (1, "", 0)])
+
+    def followed(
+        self, fleet: Fleet, request: events_pb2.StreamEventsRequest, following: Callable[[int], bool], shown: list[str]
+    ) -> None:
+        """Follows events until `following` is false after a replay, and collects the messages of the events."""
+        replays = 0
+        for answer in self.follow(fleet).follow_events(request):
+            if answer.WhichOneof("item") == "event":
+                shown.append(answer.event.message)
+            elif answer.WhichOneof("item") == "replay_finished":
+                replays += 1
+                if not following(replays):
+                    return
+
+    def test_events_of_a_log_that_the_caller_names_end_with_an_error_at_another_replica(self) -> None:
+        fleet = Fleet(self, 2)
+        fleet.leader = 1
+        fleet.events = {0: [past(500, -60, "a"), past(501, -50, "b")], 1: [past(1, -40, "c"), past(2, 9, "d")]}
+        request = events_pb2.StreamEventsRequest(log_id="log-0", since_sequence=500)
+        shown: list[str] = []
+        with self.assertRaises(grpc.RpcError) as caught:
+            self.followed(fleet, request, lambda _: False, shown)
+        self.assertEqual((caught.exception.code(), _reason(caught.exception)), (grpc.StatusCode.FAILED_PRECONDITION, "EVENT_LOG_CHANGED"))
+        self.assertEqual((shown, fleet.streams), ([], [(1, "log-0", 500)]))
+        # The follower goes on by itself once it has followed that log.
+        fleet.leader = 0
+
+        def following(replays: int) -> bool:
+            fleet.leader = 1
+            return replays < 2
+
+        self.followed(fleet, request, following, shown)
+        self.assertEqual(shown, ["b", "c", "d"])
+
+    def test_events_without_leadership_changed_are_followed_when_the_replica_is_deposed(self) -> None:
+        filters = {
+            "controllers": events_pb2.EventFilter(controllers=["job-controller"]),
+            "namespaces": events_pb2.EventFilter(namespaces=["default"]),
+            "objects": events_pb2.EventFilter(objects=[types_pb2.ObjectReference(name="web")]),
+            "types": events_pb2.EventFilter(types=[events_pb2.EVENT_TYPE_API_WRITE]),
+            "severity": events_pb2.EventFilter(min_severity=events_pb2.SEVERITY_WARNING),
+        }
+        for name, wanted in filters.items():
+            with self.subTest(name):
+                fleet = Fleet(self, 2)
+                fleet.events = {0: [past(1, 1, "a")], 1: [past(7, -70, "of before"), past(8, 9, "c")]}
+                replayed = threading.Event()
+
+                def depose() -> None:
+                    replayed.wait()
+                    # The stream does not have this one yet.
+                    fleet.events[0].append(past(2, 2, "b"))
+                    fleet.leader = 1
+
+                def following(replays: int) -> bool:
+                    if replays == 1:
+                        replayed.set()
+                    return replays < 3
+
+                # Without a guard the test ends as well.
+                timer = threading.Timer(10, fleet.ended.set)
+                timer.start()
+                fleet.depose = depose
+                shown: list[str] = []
+                self.followed(fleet, events_pb2.StreamEventsRequest(filter=wanted), following, shown)
+                timer.cancel()
+                self.assertEqual(shown, ["a", "b", "c"])
+                self.assertEqual(fleet.streams, [(0, "", 0), (0, "log-0", 1), (1, "log-0", 2), (1, "", 0)])
+
+    def test_events_of_a_leader_whose_clock_is_behind_are_shown_once(self) -> None:
+        fleet = Fleet(self, 2)
+        fleet.events = {0: [past(1, 70, "a")], 1: [past(1, 9, "61 seconds"), past(2, 11, "59 seconds")]}
+
+        def following(replays: int) -> bool:
+            fleet.leader = replays % 2
+            if replays == 2:
+                fleet.events[0].append(past(2, 71, "b"))
+            return replays < 4
+
+        shown: list[str] = []
+        self.followed(fleet, events_pb2.StreamEventsRequest(), following, shown)
+        self.assertEqual(shown, ["a", "59 seconds", "b"])
 
     def test_events_of_nobody_end_after_the_attempts(self) -> None:
         fleet = Fleet(self, 1)

@@ -7,7 +7,7 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import { type CallOptions, Code, ConnectError } from "@connectrpc/connect";
 
 import { type AdminClient } from "./connect.js";
-import { type EventsRequest, Position } from "./events.js";
+import { type EventsRequest, isDeposed, leadership, Position } from "./events.js";
 import { type StreamEventsResponse } from "./gen/coxswain/admin/v1/events_pb.js";
 import { type StepDownRequestSchema, type StepDownResponse } from "./gen/coxswain/admin/v1/leader_pb.js";
 import { describe, type Finder, named, type Replica, type Replicas } from "./discovery.js";
@@ -17,6 +17,8 @@ const NOT_LEADER = "NOT_LEADER";
 const EVENT_LOG_CHANGED = "EVENT_LOG_CHANGED";
 /** A stream that ends so has ended with its replica or its connection. */
 const LOST = new Set([Code.Unavailable, Code.Unknown, Code.Internal, Code.Canceled, Code.Aborted]);
+const DEPOSED = "the replica no longer leads";
+const ENDED = "the replica has ended the stream";
 /** A replica that is there says sooner who leads. */
 const PROBE_MS = 5_000;
 /** An election takes seconds: the first pause is short, and each is twice as long as the one before. */
@@ -51,6 +53,40 @@ interface Session {
 /** How a search ended, for those who waited for it. */
 interface Search {
   error?: UnreachableError;
+}
+
+/** Ends a stream of events when its replica no longer leads, whatever the filter of the stream leaves out. */
+class Guard {
+  /** Ends the stream, and the guard's own. */
+  readonly signal: AbortSignal;
+  /** Whether the replica no longer leads, and what the guard has ended the stream for. */
+  isDeposed = false;
+  error: unknown;
+  readonly #over = new AbortController();
+
+  constructor(client: AdminClient, signal: AbortSignal | undefined) {
+    this.signal = signal === undefined ? this.#over.signal : AbortSignal.any([signal, this.#over.signal]);
+    void this.#run(client);
+  }
+
+  end(): void {
+    this.#over.abort();
+  }
+
+  async #run(client: AdminClient): Promise<void> {
+    try {
+      for await (const answer of client.events.streamEvents(leadership(), { signal: this.signal })) {
+        if (isDeposed(answer)) {
+          this.isDeposed = true;
+          break;
+        }
+      }
+      this.error = new UnreachableError(this.isDeposed ? DEPOSED : ENDED);
+    } catch (error) {
+      this.error = error;
+    }
+    this.end();
+  }
 }
 
 /** Follows the leader. It looks for nothing before the first call. */
@@ -152,9 +188,16 @@ export class Follower {
    *
    * When the stream ends with its replica, its connection or its age, or when a LeadershipChanged event shows that the replica no
    * longer leads, the stream resumes at the leader: in the same log after the last event, and in the log of another replica with
-   * the events there that are newer than the last one. Each stream begins with a `started` answer, and `dropped` answers tell of
-   * gaps. Other errors are thrown as they are; `NoLeaderError` when no replica resumes the stream. `timeoutMs` bounds each search
-   * for the leader. With `replayOnly` it ends after the past.
+   * the events there that are newer than the last one. The clocks of two replicas may differ, so events of another replica are
+   * yielded that are up to 60 seconds older than the last one. Each stream begins with a `started` answer, and `dropped` answers
+   * tell of gaps.
+   *
+   * If the filter leaves LeadershipChanged out, a second stream reads these events, and they are not yielded.
+   *
+   * Other errors are thrown as they are, EVENT_LOG_CHANGED among them: it means that the request has the `logId` of a log that the
+   * leader does not have. The events since then are in no log of the leader: call `followEvents` again without `logId`, with
+   * `sinceSequence` 0 for all that the leader has. `NoLeaderError` is thrown when no replica resumes the stream. `timeoutMs` bounds
+   * each search for the leader. With `replayOnly` it ends after the past.
    */
   async *followEvents(
     request: EventsRequest = {},
@@ -174,16 +217,16 @@ export class Follower {
           yield answer;
           if (position.hasMoved(answer)) {
             this.#retire(this.#current);
-            throw new UnreachableError("the replica no longer leads");
+            throw new UnreachableError(DEPOSED);
           }
         }
         if (position.replayOnly) {
           return;
         }
-        lost = new UnreachableError("the replica has ended the stream");
+        lost = new UnreachableError(ENDED);
       } catch (error) {
         signal?.throwIfAborted();
-        if (reason(error) === EVENT_LOG_CHANGED) {
+        if (reason(error) === EVENT_LOG_CHANGED && !position.isCallers) {
           position.forgetLog();
         } else if (!(error instanceof UnreachableError) && !isLost(error)) {
           throw error;
@@ -203,13 +246,31 @@ export class Follower {
     const end = performance.now() + timeoutMs;
     const options = (): CallOptions => ({ timeoutMs: Math.max(Math.ceil(end - performance.now()), 1), ...(signal && { signal }) });
     const session = await this.#enter("", options);
+    const guard = position.leavesLeadershipOut ? new Guard(session.client, signal) : undefined;
+    const guarded = guard?.signal ?? signal;
     try {
-      yield* session.client.events.streamEvents(position.request(), signal && { signal });
+      try {
+        yield* session.client.events.streamEvents(position.request(), guarded && { signal: guarded });
+      } catch (error) {
+        if (guard?.error === undefined) {
+          throw error;
+        }
+        if (guard.isDeposed) {
+          // The guard may be ahead of the stream. Whatever ends the rest early, the next leader is due.
+          try {
+            yield* session.client.events.streamEvents(position.rest(), signal && { signal });
+          } catch {
+            signal?.throwIfAborted();
+          }
+        }
+        throw guard.error;
+      }
       session.retired = true;
     } catch (error) {
-      session.retired ||= isLost(error);
+      session.retired ||= error instanceof UnreachableError || isLost(error);
       throw error;
     } finally {
+      guard?.end();
       session.calls--;
       if (session.retired) {
         this.#retire(session);

@@ -10,6 +10,7 @@ import { type CallOptions, Code, ConnectError } from "@connectrpc/connect";
 import {
   type AdminClient,
   EventService,
+  EventType,
   Finder,
   type FinderOptions,
   Follower,
@@ -19,7 +20,9 @@ import {
   NoLeaderError,
   NotVouchedForError,
   QueueService,
+  Severity,
   type StreamEventsRequest,
+  type StreamEventsRequestSchema,
   type StreamEventsResponseSchema,
 } from "../src/index.js";
 import { Authority, serve } from "./fixtures.js";
@@ -63,6 +66,8 @@ class Fleet {
   /** The logs of the replicas, and what was asked of them. */
   events: Past[][] = [];
   streams: string[] = [];
+  /** Takes leadership from the first replica, which reports it to readers of LeadershipChanged. Streams do not end then. */
+  depose: (() => Promise<void>) | undefined;
 
   static async start(size: number): Promise<Fleet> {
     const fleet = new Fleet();
@@ -84,7 +89,7 @@ class Fleet {
           },
         });
         router.service(QueueService, { syncObject: () => fleet.sync(index) });
-        router.service(EventService, { streamEvents: (request) => fleet.stream(index, request) });
+        router.service(EventService, { streamEvents: (request, { signal }) => fleet.stream(index, request, signal) });
       });
       fleet.addresses.push(address);
       fleet.open.push(open);
@@ -97,7 +102,20 @@ class Fleet {
   }
 
   /** Sends the past of the replica's log, and then the replica is lost. */
-  async *stream(index: number, { logId, start }: StreamEventsRequest): AsyncGenerator<MessageInitShape<typeof StreamEventsResponseSchema>> {
+  async *stream(
+    index: number,
+    { logId, start, filter, replayOnly }: StreamEventsRequest,
+    signal: AbortSignal,
+  ): AsyncGenerator<MessageInitShape<typeof StreamEventsResponseSchema>> {
+    if (filter?.types.length === 1 && filter.types[0] === EventType.LEADERSHIP_CHANGED) {
+      if (index === 0) {
+        await this.depose?.();
+        const details = { case: "leadershipChanged" as const, value: { holder: "b" } };
+        yield { item: { case: "event", value: { ...past(90n, 0, "another replica leads"), details } } };
+      }
+      await ended(signal);
+      return;
+    }
     const since = start.case === "sinceSequence" ? start.value : 0n;
     this.streams.push(`${index} "${logId}" ${since}`);
     const events = [...(this.events[index] ?? [])];
@@ -118,6 +136,12 @@ class Fleet {
       }
     }
     yield { item: { case: "replayFinished", value: { sequence: events.at(-1)?.sequence ?? 0n } } };
+    if (replayOnly) {
+      return;
+    }
+    if (this.depose !== undefined) {
+      await ended(signal);
+    }
     throw new ConnectError("lost", Code.Unavailable);
   }
 
@@ -159,6 +183,33 @@ class Fleet {
     const finder = new Finder({ leases, ...trust });
     return { follower: new Follower(finder, { pause, ...options }), pauses };
   }
+}
+
+async function ended(signal: AbortSignal): Promise<void> {
+  await new Promise<void>((resolve) => (signal.aborted ? resolve() : signal.addEventListener("abort", () => resolve())));
+}
+
+/** Follows events until `next` is false after a replay, and collects the messages of the events. */
+async function followed(
+  fleet: Fleet,
+  request: MessageInitShape<typeof StreamEventsRequestSchema>,
+  next: (replays: number) => boolean,
+  shown: string[] = [],
+): Promise<string[]> {
+  const { follower } = fleet.follow();
+  let replays = 0;
+  try {
+    for await (const { item } of follower.followEvents(request, { signal: AbortSignal.timeout(10_000) })) {
+      if (item.case === "event") {
+        shown.push(item.value.message);
+      } else if (item.case === "replayFinished" && !next(++replays)) {
+        break;
+      }
+    }
+  } finally {
+    follower.close();
+  }
+  return shown;
 }
 
 async function reconcile({ queues }: AdminClient, options: CallOptions): Promise<object> {
@@ -212,7 +263,7 @@ test("events are followed across a failover", async () => {
         fleet.events[0]?.push(past(3n, 3, "dropped"), past(4n, 4, "c"));
       } else if (replays === 2) {
         fleet.leader = 1;
-        fleet.events[1] = [past(7n, 3, "of before"), past(8n, 9, "d")];
+        fleet.events[1] = [past(7n, -70, "of before"), past(8n, 9, "d")];
       } else {
         break;
       }
@@ -221,6 +272,71 @@ test("events are followed across a failover", async () => {
   follower.close();
   assert.deepEqual(shown, ["a", "b", "1 dropped", "c", "d"]);
   assert.deepEqual(fleet.streams, ['0 "" 0', '0 "log-0" 2', '1 "log-0" 4', '1 "" 0']);
+});
+
+test("events of a log that the caller names end with an error at another replica", async () => {
+  const fleet = await Fleet.start(2);
+  fleet.leader = 1;
+  fleet.events = [[past(500n, -60, "a"), past(501n, -50, "b")], [past(1n, -40, "c"), past(2n, 9, "d")]];
+  const request = { logId: "log-0", start: { case: "sinceSequence" as const, value: 500n } };
+  const shown: string[] = [];
+  await assert.rejects(followed(fleet, request, () => false, shown), (error) => {
+    assert.ok(error instanceof ConnectError && error.code === Code.FailedPrecondition && error.rawMessage === "another log", `${error}`);
+    return true;
+  });
+  assert.deepEqual([shown, fleet.streams], [[], ['1 "log-0" 500']]);
+  // The follower goes on by itself once it has followed that log.
+  fleet.leader = 0;
+  await followed(
+    fleet,
+    request,
+    (replays) => {
+      fleet.leader = 1;
+      return replays < 2;
+    },
+    shown,
+  );
+  assert.deepEqual(shown, ["b", "c", "d"]);
+});
+
+for (const [name, filter] of Object.entries({
+  controllers: { controllers: ["job-controller"] },
+  namespaces: { namespaces: ["default"] },
+  objects: { objects: [{ name: "web" }] },
+  types: { types: [EventType.API_WRITE] },
+  severity: { minSeverity: Severity.WARNING },
+})) {
+  test(`events without LeadershipChanged are followed when the replica is deposed: ${name}`, async () => {
+    const fleet = await Fleet.start(2);
+    fleet.events = [[past(1n, 1, "a")], [past(7n, -70, "of before"), past(8n, 9, "c")]];
+    let replayed = (): void => {};
+    const replay = new Promise<void>((resolve) => (replayed = resolve));
+    fleet.depose = async () => {
+      await replay;
+      // The stream does not have this one yet.
+      fleet.events[0]?.push(past(2n, 2, "b"));
+      fleet.leader = 1;
+    };
+    const shown = await followed(fleet, { filter }, (replays) => {
+      replayed();
+      return replays < 3;
+    });
+    assert.deepEqual(shown, ["a", "b", "c"]);
+    assert.deepEqual(fleet.streams, ['0 "" 0', '0 "log-0" 1', '1 "log-0" 2', '1 "" 0']);
+  });
+}
+
+test("events of a leader whose clock is behind are shown once", async () => {
+  const fleet = await Fleet.start(2);
+  fleet.events = [[past(1n, 70, "a")], [past(1n, 9, "61 seconds"), past(2n, 11, "59 seconds")]];
+  const shown = await followed(fleet, {}, (replays) => {
+    fleet.leader = replays % 2;
+    if (replays === 2) {
+      fleet.events[0]?.push(past(2n, 71, "b"));
+    }
+    return replays < 4;
+  });
+  assert.deepEqual(shown, ["a", "59 seconds", "b"]);
 });
 
 test("step-down is for the leader that was found and is sent once", async () => {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import datetime, timezone
 from types import TracebackType
 from typing import Any, TypeVar
@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 
 from coxswain.admin.connection import Client
 from coxswain.admin.discovery import Finder, NotVouchedFor
-from coxswain.admin.events import Position
+from coxswain.admin.events import Position, is_deposed, leadership
 from coxswain.admin.v1 import events_pb2, leader_pb2
 
 R = TypeVar("R")
@@ -26,6 +26,7 @@ _NOT_LEADER = "NOT_LEADER"
 _EVENT_LOG_CHANGED = "EVENT_LOG_CHANGED"
 # A stream that ends so has ended with its replica or its connection.
 _LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL, grpc.StatusCode.CANCELLED)
+_DEPOSED, _ENDED = "the replica no longer leads", "the replica has ended the stream"
 # A replica that is there says sooner who leads.
 _PROBE_SECONDS = 5.0
 # An election takes seconds: the first pause is short, and each is twice as long as the one before.
@@ -55,6 +56,30 @@ class _Search:
     def __init__(self) -> None:
         self.done = threading.Event()
         self.error: _Unreachable | None = None
+
+
+class _Guard:
+    """Cancels a stream of events when its replica no longer leads, whatever the filter of the stream leaves out."""
+
+    def __init__(self, client: Client, guarded: Any) -> None:
+        # Whether the replica no longer leads, and what the guard has cancelled the stream for.
+        self.is_deposed = False
+        self.error: Exception | None = None
+        self._guarded = guarded
+        self._stream = client.events.StreamEvents(leadership())
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def cancel(self) -> None:
+        self._stream.cancel()
+
+    def _run(self) -> None:
+        try:
+            self.is_deposed = any(is_deposed(answer) for answer in self._stream)
+            self.error = _Unreachable(_DEPOSED if self.is_deposed else _ENDED)
+        except grpc.RpcError as error:
+            self.error = error
+        self._stream.cancel()
+        self._guarded.cancel()
 
 
 class Follower:
@@ -138,8 +163,15 @@ class Follower:
 
         When the stream ends with its replica, its connection or its age, or when a LeadershipChanged event shows that the
         replica no longer leads, the stream resumes at the leader: in the same log after the last event, and in the log of
-        another replica with the events there that are newer than the last one. Each stream begins with a `started`
-        answer, and `dropped` answers tell of gaps. Other errors are raised as they are; `NoLeader` when no replica
+        another replica with the events there that are newer than the last one. The clocks of two replicas may differ, so
+        events of another replica are yielded that are up to 60 seconds older than the last one. Each stream begins with
+        a `started` answer, and `dropped` answers tell of gaps.
+
+        If the filter leaves LeadershipChanged out, a second stream reads these events, and they are not yielded.
+
+        Other errors are raised as they are, EVENT_LOG_CHANGED among them: it means that the request has the `log_id` of a
+        log that the leader does not have. The events since then are in no log of the leader: call `follow_events` again
+        without `log_id`, with `since_sequence` 0 for all that the leader has. `NoLeader` is raised when no replica
         resumes the stream. `timeout` bounds each search for the leader. With `replay_only` it ends after the past.
         """
         position = Position(request, datetime.now(timezone.utc))
@@ -156,14 +188,14 @@ class Follower:
                         yield answer
                         if position.has_moved(answer):
                             self._forget()
-                            raise _Unreachable("the replica no longer leads")
+                            raise _Unreachable(_DEPOSED)
                 if position.replay_only:
                     return
-                lost = _Unreachable("the replica has ended the stream")
+                lost = _Unreachable(_ENDED)
             except _Unreachable as error:
                 lost = error
             except grpc.RpcError as error:
-                if _reason(error) == _EVENT_LOG_CHANGED:
+                if _reason(error) == _EVENT_LOG_CHANGED and not position.is_callers:
                     position.forget_log()
                 elif error.code() not in _LOST:
                     raise
@@ -180,15 +212,31 @@ class Follower:
         """One stream. A session on which it is lost is used no longer."""
         session = self._enter("", time.monotonic() + timeout)
         stream = session.client.events.StreamEvents(position.request())
+        guard = _Guard(session.client, stream) if position.leaves_leadership_out else None
         try:
-            yield from stream
+            try:
+                yield from stream
+            except grpc.RpcError as error:
+                if guard is None or guard.error is None:
+                    raise
+                if guard.is_deposed:
+                    # The guard may be ahead of the stream. Whatever ends the rest early, the next leader is due.
+                    stream = session.client.events.StreamEvents(position.rest())
+                    with suppress(grpc.RpcError):
+                        yield from stream
+                raise guard.error from error
             self._retire(session)
+        except _Unreachable:
+            self._retire(session)
+            raise
         except grpc.RpcError as error:
             if error.code() in _LOST:
                 self._retire(session)
             raise
         finally:
             stream.cancel()
+            if guard is not None:
+                guard.cancel()
             with self._lock:
                 session.calls -= 1
             self._sweep(session)
