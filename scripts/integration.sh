@@ -24,7 +24,7 @@ failed() {
 excerpts() {
     awk '/^---- .* stdout ----$/ { name = $2; left = 0; next }
         name != "" && / panicked at / { print name; name = ""; left = 12; next }
-        /^note: run with / || /^$/ { left = 0 }
+        /^note: run with / || /^stack backtrace:/ || /^$/ { left = 0 }
         left > 0 { left -= 1; print "    " substr($0, 1, 600) }' "$log"
 }
 
