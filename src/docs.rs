@@ -166,8 +166,8 @@ fn sizing() -> String {
     let measured = measured();
     let mut table =
         "| cluster | KCM, MiB | Coxswain, MiB | Coxswain per pod, KiB |\n|---|---:|---:|---:|\n".to_owned();
-    let [kcm, ours, _] = cells(&measured, "idle", "settled RSS, MiB");
-    let _ = writeln!(table, "| empty | {kcm} | {ours} | |");
+    let empty = cells(&measured, "idle", "settled RSS, MiB");
+    let _ = writeln!(table, "| empty | {} | {} | |", empty[0], empty[1]);
     for pods in [1_000, 5_000, 20_000] {
         let [kcm, ours, _] = cells(&measured, &format!("start, {pods} pods"), "settled RSS, MiB");
         let figure = format!("RSS per pod, KiB, {pods} pods");
@@ -176,7 +176,6 @@ fn sizing() -> String {
     }
     let [kcm, ours, _] = cells(&measured, "fleet", "settled RSS, MiB");
     let _ = writeln!(table, "| 1000 nodes, no pods | {kcm} | {ours} | |");
-    let empty = cells(&measured, "idle", "settled RSS, MiB");
     let per_pod = cells(&measured, "growth with the cluster", "RSS per pod, KiB, 20000 pods");
     let [kcm, ours] =
         [0, 1].map(|manager| number(empty[manager]) + ESTIMATED / 1024.0 * number(per_pod[manager]));

@@ -31,7 +31,7 @@ const NO_DIFFERENCE: &str = "no";
 /// Stands in a cell where nothing is known.
 const UNKNOWN: &str = "–";
 
-/// What rows may be about, other than controllers, with the heading on the page.
+/// Subjects of rows that concern no single controller, with their headings on the page.
 const SUBJECTS: [(&str, &str); 3] =
     [("all", "All controllers"), ("process", "Process, ports and flags"), ("metrics", "Metrics and logs")];
 

@@ -7,7 +7,7 @@ use super::uninstall::pods;
 use crate::cli::common;
 use crate::cli::error::{CliError, Exit};
 use crate::cli::left;
-use coxswain_controllers::registry::REGISTRY;
+use coxswain_controllers::registry;
 use coxswain_machinery::framework::Descriptor;
 
 pub(super) fn command() -> Command {
@@ -40,6 +40,5 @@ pub(super) async fn run(matches: &ArgMatches, context: &Context) -> Result<(), C
 }
 
 fn find(name: &str) -> Result<&'static Descriptor, CliError> {
-    let is = |descriptor: &&Descriptor| descriptor.name == name || descriptor.aliases.contains(&name);
-    REGISTRY.iter().find(is).ok_or_else(|| CliError::Usage(format!("there is no controller {name:?}")))
+    registry::find(name).ok_or_else(|| CliError::Usage(format!("there is no controller {name:?}")))
 }

@@ -30,7 +30,7 @@ pub(super) const REGISTRY: &str = "registry.test/own";
 /// Ends what a command says, before its exit code.
 const END: &str = "--- ended with";
 
-/// What must hold when the commands of a section have been typed.
+/// Condition that holds when the commands of a section have been typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     /// No more than that all commands succeed.

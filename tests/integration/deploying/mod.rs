@@ -1,4 +1,4 @@
-//! What is in `deploy/`, and the commands of the manual, on real API servers.
+//! Tests of the files in `deploy/` and of the commands of the manual on real API servers.
 //!
 //! No container engine runs here: `deploy/image/run.sh` runs the manager in the root filesystem of its image, as a user of a
 //! user namespace, and `kubelet` sees to it that each pod of the manager has such a process.

@@ -51,7 +51,7 @@ impl Contentions {
 
 impl Reads {
     /// Returns the object to judge and to write by: the cached one, or the live one if each of the key's last reconciles met a
-    /// conflict. It is [`Observation::Nothing`] if the live object has another UID or does not exist: the watch tells of that.
+    /// conflict. It is [`Observation::Nothing`] if the live object has another UID or does not exist: the watch reports that.
     ///
     /// # Errors
     /// The live read failed.

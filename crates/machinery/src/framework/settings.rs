@@ -23,8 +23,8 @@ pub struct LoopSettings {
     /// How often in a row a key is tried that the API server refuses each time; without end if `None`. While the server does not answer,
     /// no key is given up: that says nothing about it, and no change need come when it is over.
     pub tries: Option<Tries>,
-    /// For how long a key waits for caches to show what was written for it, at most; without end if `None`. With an end, a watch
-    /// that stalls makes duplicates: only where a feature gate asks for that.
+    /// Limit of the time for which a key waits for caches to show its own writes; none if `None`. With a limit, a watch that stalls can cause
+    /// duplicates. Controllers set it if a feature gate asks for it, or if late caches are harmless because they create nothing.
     pub longest_wait: Option<Duration>,
     /// Whether a key that failed is left alone for as long as the server has asked to wait, however short its backoff is.
     pub heeds_retry_after: bool,
@@ -44,8 +44,8 @@ pub struct LoopSettings {
 /// Differs: retries-after-the-limit.
 const REST: Duration = Duration::from_secs(1000);
 
-/// When a key is looked at again one of whose writes met a conflict that is tolerated. The newer version calls it earlier; there
-/// need not be one, for not only the store refuses with a conflict: a webhook may, and then does so each time.
+/// Delay until a key is reconciled again after a write met a tolerated conflict. The newer version of the object queues the key earlier. A
+/// webhook can answer with a conflict each time, and then no newer version arrives.
 pub(super) const AFTER_CONFLICT: ExponentialBackoff =
     ExponentialBackoff::doubling(Duration::from_secs(10), REST);
 

@@ -238,8 +238,8 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         self.shared.state.lock().hold_off(key, wanted)
     }
 
-    /// Counts that a write for a key in flight met a conflict that is tolerated, or that none did. Returns for how many reconciles in a row
-    /// before that one did.
+    /// Counts a reconcile of a key in flight, in which a write `met` a tolerated conflict or none did. Returns the number of earlier
+    /// reconciles in a row that met one.
     pub fn count_conflict(&self, key: &K, met: bool) -> u32 {
         self.shared.state.lock().count_conflict(key, met)
     }

@@ -88,7 +88,7 @@ struct Slot<K> {
     given_up: bool,
     /// How often in a row it was held off.
     held_off: u32,
-    /// In how many reconciles in a row a write met a conflict that is tolerated.
+    /// Number of reconciles in a row in which a write met a tolerated conflict.
     conflicts: u32,
     /// When the first change came that nobody has taken it up for yet.
     changed_at: Option<Instant>,
@@ -371,8 +371,8 @@ impl<K: Clone + Eq + Hash> State<K> {
         wanted.max(config.hold_off(times))
     }
 
-    /// Counts a reconcile of a key in flight, of whose writes one met a tolerated conflict or none did. Returns the number of reconciles in a
-    /// row before that did.
+    /// Counts a reconcile of a key in flight, in which a write `met` a tolerated conflict or none did. Returns the number of earlier
+    /// reconciles in a row that met one.
     pub(super) fn count_conflict(&mut self, key: &K, met: bool) -> u32 {
         self.slot_of_mut(key).map_or(0, |slot| {
             let before = slot.conflicts;

@@ -24,8 +24,8 @@
 //!   not tell of yet would be too much until the next full resync. Differs: second-count.
 //! - A service that loses ports and a pod that comes into another scope are noticed at once, not at the next full resync.
 //!   Differs: second-count.
-//! - A quota that counts a resource nobody serves, yet or any longer, is looked at until it is served. What it had counted
-//!   stays till then: an aggregated API that is removed and added again keeps its objects. Differs: unserved-resources.
+//! - A quota that counts a resource which is not served is counted again when the watch of the resource has synced. Its count
+//!   stays until then: an aggregated API that is removed and added again keeps its objects. Differs: unserved-resources.
 //! - A status that would not change is not written, though nothing in it can be counted. Differs: equal-amounts.
 //!
 //! It never charges for what is about to be made, and never refuses anything: that is admission's.

@@ -81,9 +81,7 @@ impl Room for Pods {
         let is_judged = |pod: &Pod| {
             self.memory.knows(&pod.spec.node_name) && self.memory.deliveries.covered().silent_for.is_none()
         };
-        Ok(current.and_then(|pod| {
-            Some(pod).filter(is_told_ready).map(|pod| Stranded { is_judged: is_judged(&pod), pod })
-        }))
+        Ok(current.and_then(|pod| is_told_ready(&pod).then(|| Stranded { is_judged: is_judged(&pod), pod })))
     }
 
     fn plan(view: &Stranded, now: Timestamp) -> Plan {

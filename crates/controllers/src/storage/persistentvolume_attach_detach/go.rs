@@ -102,8 +102,8 @@ impl Draft {
             if forced.is_none() && (is_unknown || used.contains(&volume)) {
                 if is_unknown && !held.is_unwanted_for_long(view.at) {
                     held.delay(Task::Detach, view.at);
-                    // It is listed again until the backoff has passed. Then the answer to the patch that removes it shows the Node, and
-                    // pods that wait on other nodes are told until then where it is.
+                    // The volume is listed again until the backoff has passed. Until then the events of pods that wait on other nodes name this
+                    // node. The answer to the next patch of the list shows the Node.
                     held.is_leaving = false;
                 } else {
                     // As in kube-controller-manager, another node may have it now.

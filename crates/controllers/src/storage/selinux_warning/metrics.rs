@@ -13,7 +13,7 @@ use coxswain_machinery::wire::Str;
 const NAME: &str = "selinux_warning_controller_selinux_volume_conflict";
 
 /// The most conflicts that have series. Half of 1,000 pods on one volume with another label than the rest are 500,000 conflicts, and a series
-/// takes some 1,000 bytes. Further conflicts are told by events alone.
+/// takes some 1,000 bytes. Further conflicts cause events and no series.
 const MOST: usize = 10_000;
 
 /// Two pods that cannot mount one volume on one node, as the first of them sees it.
@@ -74,7 +74,7 @@ impl Series {
         }
     }
 
-    /// A conflict has ended on a volume. One that has no series is passed over.
+    /// A conflict has ended on a volume. A conflict without a series changes nothing.
     pub(super) fn end(&self, conflict: &Conflict) {
         let mut volumes = self.volumes.lock();
         let Some(number) = volumes.get_mut(conflict) else { return };

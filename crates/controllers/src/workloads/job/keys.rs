@@ -14,7 +14,7 @@ use coxswain_machinery::model::Key;
 use coxswain_machinery::model::owners::ControllerKey;
 use coxswain_machinery::model::selects::Selects as _;
 
-/// Tracked pods that nobody manages, by their namespace. There are few: what ends is not held up by all bare pods of a namespace.
+/// Tracked pods without a controller, by their namespace. They are few, so the end of a Job does not read all bare pods of the namespace.
 pub(super) static TRACKED_ORPHANS: Index = Index { name: "tracked orphan", keys: tracked_orphan };
 
 fn tracked_orphan(object: &dyn Object) -> IndexKeys {
