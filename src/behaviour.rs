@@ -1,5 +1,5 @@
-//! The law of `tests/behaviour.tsv`: every controller that is built has its behaviours there, numbered without a gap, and
-//! every behaviour names tests that exist. It never runs them.
+//! The law of `tests/behaviour.tsv`: every controller that is built has its behaviors there, numbered without a gap, and
+//! every behavior names tests that exist. It never runs them.
 //!
 //! Numbers are those of the controller's page in `docs/behaviour`, `3/14`, where each must exist. Controllers that share a page share rows.
 //! A test is named by what it is: `controllers::AREA::ROOM::tests::NAME` is a unit test by its crate and module path,
@@ -26,7 +26,7 @@ fn complaints(table: &str, built: &[&str], exists: impl Fn(&str) -> bool) -> Vec
     for (at, line) in table.lines().enumerate().filter(|(_, line)| !line.starts_with('#')) {
         let mut complain = |what: String| complaints.push(format!("line {}: {what}", at + 1));
         let fields: Vec<&str> = line.split('\t').collect();
-        let [controllers, number, behaviour, tests] = fields[..] else {
+        let [controllers, number, behavior, tests] = fields[..] else {
             complain(format!("{} columns and not {COLUMNS}", fields.len()));
             continue;
         };
@@ -39,8 +39,8 @@ fn complaints(table: &str, built: &[&str], exists: impl Fn(&str) -> bool) -> Vec
         for name in controllers.split(',').filter(|name| !built.contains(name)) {
             complain(format!("{name} is no controller that is built"));
         }
-        if behaviour.trim().is_empty() || tests.trim().is_empty() {
-            complain("a behaviour and the test that shows it are required".to_owned());
+        if behavior.trim().is_empty() || tests.trim().is_empty() {
+            complain("a behavior and the test that shows it are required".to_owned());
         }
         for test in tests.split_whitespace().filter(|test| !exists(test)) {
             complain(format!("there is no test {test}"));
@@ -48,12 +48,12 @@ fn complaints(table: &str, built: &[&str], exists: impl Fn(&str) -> bool) -> Vec
     }
     for (controllers, (last, of)) in &numbers {
         if last.to_string() != **of {
-            complaints.push(format!("{controllers} has {last} behaviours of {of}"));
+            complaints.push(format!("{controllers} has {last} behaviors of {of}"));
         }
     }
     let named: Vec<&str> = numbers.keys().flat_map(|controllers| controllers.split(',')).collect();
     for name in built.iter().filter(|name| !named.contains(name)) {
-        complaints.push(format!("{name} is built and has no behaviours"));
+        complaints.push(format!("{name} is built and has no behaviors"));
     }
     complaints
 }
@@ -105,13 +105,13 @@ fn is_test(text: &str, name: &str) -> bool {
 }
 
 #[test]
-fn every_behaviour_has_its_test() {
+fn every_behavior_has_its_test() {
     let built: Vec<&str> = REGISTRY.iter().filter(|row| row.build.is_some()).map(|row| row.name).collect();
     let complaints = complaints(TABLE, &built, exists);
     assert!(complaints.is_empty(), "tests/behaviour.tsv:\n{}", complaints.join("\n"));
 }
 
-/// Returns the number of behaviours that the table cites of each controller, or of all controllers that share rows.
+/// Returns the number of behaviors that the table cites of each controller, or of all controllers that share rows.
 fn cited(table: &str) -> BTreeMap<&str, usize> {
     let mut numbers = BTreeMap::new();
     for line in table.lines().filter(|line| !line.starts_with('#')) {
@@ -201,16 +201,16 @@ fn a_table_that_leaves_something_out_is_refused() {
     for (table, complaint) in [
         ("# a comment\na\t1/1\tit acts\tthere\nb\t1/1\tit acts\tthere there", ""),
         ("a,b\t1/1\tthey act\tthere", ""),
-        ("a\t1/1\tit acts\tthere", "b is built and has no behaviours"),
+        ("a\t1/1\tit acts\tthere", "b is built and has no behaviors"),
         ("a,b\t1/1\tit acts\tthere elsewhere", "line 1: there is no test elsewhere"),
-        ("a,b\t1/2\tit acts\tthere", "a,b has 1 behaviours of 2"),
-        ("a,b\t1\tit acts\tthere", "a,b has 1 behaviours of "),
+        ("a,b\t1/2\tit acts\tthere", "a,b has 1 behaviors of 2"),
+        ("a,b\t1\tit acts\tthere", "a,b has 1 behaviors of "),
         (
             "a,b\t1/3\tit acts\tthere\na,b\t3/3\tit acts\tthere",
-            "line 2: a,b has number 3/3 where 2/3 is due; a,b has 2 behaviours of 3",
+            "line 2: a,b has number 3/3 where 2/3 is due; a,b has 2 behaviors of 3",
         ),
         ("a,b\t1/2\tit acts\tthere\na,b\t1/2\tit acts\tthere", "line 2: a,b has number 1/2 where 2/2 is due"),
-        ("a,b\t1/1\tit acts\t", "line 1: a behaviour and the test that shows it are required"),
+        ("a,b\t1/1\tit acts\t", "line 1: a behavior and the test that shows it are required"),
         ("a,b,c\t1/1\tit acts\tthere", "line 1: c is no controller that is built"),
         ("a,b\t1/1\tit acts\tthere\nb\t2/1\tit acts", "line 2: 3 columns and not 4"),
     ] {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::figures::{Outcome, What};
 
-/// What has a bar, with its colour: they differ in lightness too.
+/// What has a bar, with its color: they differ in lightness too.
 const BARS: [(What, &str, &str); 4] = [
     (What::Cpu, "CPU", "#1b4f72"),
     (What::Settled, "settled RSS", "#2e86c1"),
@@ -27,7 +27,7 @@ pub(crate) fn draw(outcomes: &[&Outcome]) -> String {
     for outcome in outcomes {
         let bars: Vec<(f64, &str)> = BARS
             .iter()
-            .filter_map(|(what, _, colour)| Some((outcome.whole(what)?.ratio()?, *colour)))
+            .filter_map(|(what, _, color)| Some((outcome.whole(what)?.ratio()?, *color)))
             .collect();
         if !bars.is_empty() {
             groups.push((&outcome.name, bars));
@@ -50,12 +50,12 @@ pub(crate) fn draw(outcomes: &[&Outcome]) -> String {
         let x = LABELS - 8.0;
         let _ =
             writeln!(svg, "<text x=\"{x}\" y=\"{middle:.1}\" text-anchor=\"end\">{}</text>", escaped(name));
-        for (ratio, colour) in bars {
+        for (ratio, color) in bars {
             let width = (ratio.min(MOST) * UNIT).max(1.0);
             let (end, base) = (LABELS + width + 4.0, y + BAR - 2.5);
             let _ = writeln!(
                 svg,
-                "<rect x=\"{LABELS}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{:.1}\" fill=\"{colour}\"/>\
+                "<rect x=\"{LABELS}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{:.1}\" fill=\"{color}\"/>\
                  <text x=\"{end:.1}\" y=\"{base:.1}\" font-size=\"9\">{ratio:.2}</text>",
                 BAR - 1.5
             );
@@ -69,11 +69,11 @@ pub(crate) fn draw(outcomes: &[&Outcome]) -> String {
 
 fn legend(svg: &mut String) {
     let mut x = 12.0;
-    for (_, words, colour) in &BARS {
+    for (_, words, color) in &BARS {
         let text = x + 14.0;
         let _ = writeln!(
             svg,
-            "<rect x=\"{x}\" y=\"31\" width=\"10\" height=\"10\" fill=\"{colour}\"/><text x=\"{text}\" y=\"40\">{words}</text>"
+            "<rect x=\"{x}\" y=\"31\" width=\"10\" height=\"10\" fill=\"{color}\"/><text x=\"{text}\" y=\"40\">{words}</text>"
         );
         x += 34.0 + 6.5 * words.len() as f64;
     }
@@ -85,11 +85,11 @@ fn scale(svg: &mut String, height: f64) {
     for quarter in 0..=5 {
         let ratio = f64::from(quarter) / 4.0;
         let x = LABELS + ratio * UNIT;
-        let (colour, width) = if quarter == 4 { ("#c0392b", 1.5) } else { ("#d5d8dc", 1.0) };
+        let (color, width) = if quarter == 4 { ("#c0392b", 1.5) } else { ("#d5d8dc", 1.0) };
         let label = if quarter == 4 { "Go".to_owned() } else { format!("{ratio:.2}") };
         let _ = writeln!(
             svg,
-            "<line x1=\"{x}\" x2=\"{x}\" y1=\"{}\" y2=\"{bottom}\" stroke=\"{colour}\" stroke-width=\"{width}\"/>\
+            "<line x1=\"{x}\" x2=\"{x}\" y1=\"{}\" y2=\"{bottom}\" stroke=\"{color}\" stroke-width=\"{width}\"/>\
              <text x=\"{x}\" y=\"{}\" text-anchor=\"middle\" font-size=\"9\">{label}</text>",
             TOP - 6.0,
             TOP - 9.0

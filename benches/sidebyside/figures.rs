@@ -127,7 +127,7 @@ impl Figures {
     }
 
     /// With what the phases make together.
-    pub(crate) fn totalled(mut self) -> Self {
+    pub(crate) fn totaled(mut self) -> Self {
         let mut totals: Vec<(Figure, f64)> = Vec::new();
         for (figure, value) in &self.0 {
             let whole = Figure { phase: "", what: figure.what.clone() };

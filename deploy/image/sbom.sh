@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes what the program $2 is made of to $1, as CycloneDX 1.5: all crates that are compiled into it, with their licences.
+# Writes what the program $2 is made of to $1, as CycloneDX 1.5: all crates that are compiled into it, with their licenses.
 set -euo pipefail
 out=$(realpath -m "$1")
 case $(readelf -h "$2" | sed -n 's/ *Machine: *//p') in

@@ -1,7 +1,7 @@
 //! What each RPC asks of the cluster's authorization, and of whom nothing is asked.
 //!
 //! Every RPC is a verb on a resource of the group `admin.coxswain.dev`, so that plain ClusterRoles grant viewing and
-//! operating (`viewer.yaml` and `operator.yaml` in `deploy/kustomize/roles`). The judgement is a SubjectAccessReview, made
+//! operating (`viewer.yaml` and `operator.yaml` in `deploy/kustomize/roles`). The judgment is a SubjectAccessReview, made
 //! by the secure port's authorizer; nothing here caches or decides.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The flags that all commands share: which replica, trust, credentials, time, colours.
+//! The flags that all commands share: which replica, trust, credentials, time, colors.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -41,7 +41,7 @@ pub(super) struct Common {
     pub(super) token_file: Option<PathBuf>,
     /// How long a call may take.
     pub(super) timeout: Option<Duration>,
-    /// The colours.
+    /// The colors.
     pub(super) palette: Palette,
 }
 
@@ -122,7 +122,7 @@ pub(super) fn add(command: Command) -> Command {
             option("color", "WHEN", GENERAL)
                 .value_parser(["auto", "always", "never"])
                 .default_value("auto")
-                .help("Colour events: auto for on a terminal, unless NO_COLOR is set"),
+                .help("Color events: auto for on a terminal, unless NO_COLOR is set"),
         )
 }
 

@@ -58,7 +58,7 @@ impl Environment {
         self.variables.get(name).filter(|value| !value.is_empty()).map(PathBuf::from)
     }
 
-    /// Whether output is coloured when nobody says so: on a terminal that can, unless `NO_COLOR` is set.
+    /// Whether output is colored when nobody says so: on a terminal that can, unless `NO_COLOR` is set.
     pub(super) fn wants_color(&self) -> bool {
         let dumb = self.text("TERM").is_some_and(|terminal| terminal == "dumb");
         self.terminal && !dumb && self.path("NO_COLOR").is_none()

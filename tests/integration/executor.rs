@@ -130,11 +130,11 @@ async fn what_an_executor_writes_is_what_the_server_takes() {
 
     // One write builds on the answer of the one before, which has changed the version.
     let account = Key::new(namespace.name.clone(), "builds");
-    let labelled = vec![Edit::MapSet(&[1, 11], "built".to_owned(), "on".to_owned())];
+    let labeled = vec![Edit::MapSet(&[1, 11], "built".to_owned(), "on".to_owned())];
     let metadata = json!({ "name": "builds", "labels": { "made": "by-apply" } });
     let object = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata });
     let first = applied(&kinds::SERVICE_ACCOUNTS, &account, object);
-    let next = Write::new(&kinds::SERVICE_ACCOUNTS, account.clone(), Verb::UpdateLast(labelled));
+    let next = Write::new(&kinds::SERVICE_ACCOUNTS, account.clone(), Verb::UpdateLast(labeled));
     let chains = vec![vec![first, next]];
     let built = run(&client, vec![Step::Chains { chains, slow_start: false }]).await;
     assert_ne!(stored(&built, 0), stored(&built, 1));

@@ -50,11 +50,11 @@ async fn a_namespace_has_an_account_and_the_bundle_and_keeps_them() {
     assert!(annotations.contains_key("kubernetes.io/description"), "{annotations:?}");
 
     let maps = namespace.api::<ConfigMap>();
-    let spoilt = json!({
+    let spoiled = json!({
         "metadata": { "labels": { "kept": "yes" }, "annotations": { "kubernetes.io/description": null } },
         "data": { "ca.crt": "not it", "more": "not wanted" },
     });
-    maps.patch(BUNDLE, &PatchParams::default(), &Patch::Merge(spoilt)).await.expect("patched");
+    maps.patch(BUNDLE, &PatchParams::default(), &Patch::Merge(spoiled)).await.expect("patched");
     let restored = bundle(plane, &namespace, None).await;
     assert_eq!(restored.metadata.uid, published.metadata.uid, "restored in place");
     assert_eq!(restored.metadata.annotations, published.metadata.annotations);

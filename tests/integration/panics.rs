@@ -287,7 +287,7 @@ async fn the_others_go_on_and_it_recovers() {
         let config_maps = namespace.api::<ConfigMap>();
         config_maps.patch(POISON, &kube::api::PatchParams::default(), &patch).await.expect("patched");
     };
-    let is_labelled = async |name: &str| {
+    let is_labeled = async |name: &str| {
         let found = namespace.api::<ConfigMap>().get(name).await.expect("the ConfigMap");
         found.metadata.labels.unwrap_or_default()["seen"] == "yes"
     };
@@ -308,7 +308,7 @@ async fn the_others_go_on_and_it_recovers() {
     };
     eventually("the others go on", LIMIT, others_go_on).await;
     eventually("what it can bear is done", LIMIT, async || {
-        is_labelled("before").await && is_labelled("after").await
+        is_labeled("before").await && is_labeled("after").await
     })
     .await;
     // For a while others come, and the object itself changes: each change is another try.
@@ -318,7 +318,7 @@ async fn the_others_go_on_and_it_recovers() {
         let name = format!("round-{rounds}");
         config_map(&name).await;
         touch(&name).await;
-        eventually("each is served", LIMIT, async || is_labelled(&name).await).await;
+        eventually("each is served", LIMIT, async || is_labeled(&name).await).await;
         assert!(fragile.degraded().is_some());
         for each in others.iter().chain([&fragile]) {
             assert_eq!((each.check(), each.phase(), each.restarts()), (Ok(()), Phase::Running, 0));
@@ -326,12 +326,12 @@ async fn the_others_go_on_and_it_recovers() {
         }
         rounds += 1;
     }
-    assert!(!is_labelled(POISON).await);
+    assert!(!is_labeled(POISON).await);
     println!("{rounds} others were served in {:?}", began.elapsed());
 
     REAL_ILL.poisoned.store(false, Ordering::SeqCst);
     touch("at last").await;
-    eventually("it recovers", LIMIT, async || is_labelled(POISON).await).await;
+    eventually("it recovers", LIMIT, async || is_labeled(POISON).await).await;
     eventually("it is well", LIMIT, async || fragile.degraded().is_none()).await;
     assert_eq!((fragile.phase(), fragile.restarts()), (Phase::Running, 0));
     supervised.stop().await;

@@ -122,7 +122,7 @@ async fn bootstrap_roles_cover_what_controllers_ask_for() {
                 }
             }
         }
-        // What no controller may do, the judgement must deny.
+        // What no controller may do, the judgment must deny.
         assert!(!covered(&rules, "certificates.k8s.io", "signers", "escalate"), "{}", row.name);
     }
     assert_eq!(missing, Vec::<String>::new());
@@ -130,7 +130,7 @@ async fn bootstrap_roles_cover_what_controllers_ask_for() {
 }
 
 #[tokio::test]
-async fn the_judgement_knows_roles_apart() {
+async fn the_judgment_knows_roles_apart() {
     let plane = ControlPlane::shared();
     let roles = Roles::read(&plane.cluster().await).await;
     let find = |name: &str| REGISTRY.iter().find(|each| each.name == name).expect("a row");

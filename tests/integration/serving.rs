@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Caller, ControlPlane, Manager, Port, built, until};
 
-/// Longer than files and judgements are remembered for.
+/// Longer than files and judgments are remembered for.
 const LIMIT: Duration = Duration::from_secs(90);
 /// The original's base name for a certificate of its own making.
 const PAIR_NAME: &str = "kube-controller-manager";

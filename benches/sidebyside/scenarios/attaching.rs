@@ -120,7 +120,7 @@ impl Scenario for Attach {
                 .await;
             until("all lists to be empty", LIMIT, listed, |count| *count == 0).await;
             detach.close("detach", Until::Calm, &mut figures).await;
-            figures.totalled()
+            figures.totaled()
         }
         .boxed_local()
     }

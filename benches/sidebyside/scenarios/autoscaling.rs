@@ -147,7 +147,7 @@ impl Scenario for Autoscaling {
             bench.stop_all();
             let (now, all) = (DeleteParams::background(), ListParams::default());
             autoscalers.delete_collection(&now, &all).await.expect("deleted");
-            figures.totalled()
+            figures.totaled()
         }
         .boxed_local()
     }

@@ -115,7 +115,7 @@ impl Scenario for Budgets {
             self.settled(&namespace).await;
             evict.close("evict", Until::Calm, &mut figures).await;
             bench.stop_all();
-            figures.totalled()
+            figures.totaled()
         }
         .boxed_local()
     }

@@ -65,7 +65,7 @@ impl Scenario for Failover {
             calm(standby.pid).await;
 
             let mut watch = JoinSet::new();
-            let signalled = Instant::now();
+            let signaled = Instant::now();
             watch.spawn(other_holder(leases, lease, first));
             bench.ended(&leader);
             if self.kill {
@@ -77,7 +77,7 @@ impl Scenario for Failover {
             canary.place().await;
             let written = canary.noticed().await;
             let (_, taken) = watch.join_next().await.expect("it watches").expect("it has seen");
-            let since = |moment: Instant| moment.duration_since(signalled).as_secs_f64();
+            let since = |moment: Instant| moment.duration_since(signaled).as_secs_f64();
             bench.say(&format!(
                 "  another holder after {:.2} s, its first write after {:.2} s",
                 since(taken),

@@ -90,7 +90,7 @@ impl Scenario for Garbage {
                 gauge.close(name, Until::Calm, &mut figures).await;
                 self.verify(&namespace, &stays).await;
             }
-            figures.totalled()
+            figures.totaled()
         }
         .boxed_local()
     }

@@ -69,7 +69,7 @@ impl Scenario for Jobs {
             until_gone(&jobs).await;
             until_gone(&namespace.api::<Pod>()).await;
             delete.close("delete", Until::Calm, &mut figures).await;
-            figures.totalled()
+            figures.totaled()
         }
         .boxed_local()
     }

@@ -109,7 +109,7 @@ impl Scenario for NotReady {
             let growth = mib(resident(manager.pid).rss.saturating_sub(before));
             bench.stop_all();
             nodes.delete(&node, &DeleteParams::default()).await.expect("the node goes");
-            let mut figures = figures.totalled();
+            let mut figures = figures.totaled();
             figures.add(grown(), growth);
             figures
         }

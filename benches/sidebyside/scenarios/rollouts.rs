@@ -114,7 +114,7 @@ impl Rollouts {
         until_gone(&namespace.api::<ReplicaSet>()).await;
         until_gone(&namespace.api::<Pod>()).await;
         delete.close("delete", then, &mut figures).await;
-        figures.totalled()
+        figures.totaled()
     }
 
     /// Waits until all Deployments are as wanted.

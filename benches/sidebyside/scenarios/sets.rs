@@ -70,7 +70,7 @@ where
         until_gone(&sets).await;
         until_gone(&namespace.api::<Pod>()).await;
         delete.close("delete", Until::Calm, &mut figures).await;
-        figures.totalled()
+        figures.totaled()
     }
 
     fn manifest(&self, at: usize) -> Value {

@@ -273,7 +273,7 @@ impl Model {
             }
             ("DELETE", "") => self.delete(by, &place, &asked.deletion()).map(Some),
             _ => {
-                let why = format!("{} of {kind}/{sub} is not modelled", asked.method);
+                let why = format!("{} of {kind}/{sub} is not modeled", asked.method);
                 Err(Refusal::new(405, "MethodNotAllowed", why))
             }
         }

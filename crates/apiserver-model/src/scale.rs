@@ -70,7 +70,7 @@ impl Model {
                 })?
             }
             _ => {
-                let why = format!("{} of scales is not modelled", asked.method);
+                let why = format!("{} of scales is not modeled", asked.method);
                 return Err(Refusal::new(405, "MethodNotAllowed", why));
             }
         };

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_variable_names_the_processs_own_zone() {
+    fn the_variable_names_the_zone_of_the_process() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("zone");
         std::fs::write(&file, hour_east()).unwrap();

@@ -47,7 +47,7 @@ impl Format {
     }
 }
 
-/// The colours, or none.
+/// The colors, or none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Palette {
     /// Whether there are any.

@@ -210,7 +210,7 @@ fn events_in_lines() {
     let mut colored = EventLines::new(Format::Table, Palette { colored: true });
     let shown = colored.event(&event());
     assert!(shown.contains("\u{1b}[33mWARNING\u{1b}[0m   reconcile-failed"), "{shown:?}");
-    assert!(!shown.contains("\u{1b}[31m"), "only our own colours: {shown:?}");
+    assert!(!shown.contains("\u{1b}[31m"), "only our own colors: {shown:?}");
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn flags_win_over_variables() {
 }
 
 #[test]
-fn colours_are_for_terminals_unless_somebody_says_otherwise() {
+fn colors_are_for_terminals_unless_somebody_says_otherwise() {
     let mut terminal = environment(&[("TERM", "xterm")]);
     terminal.terminal = true;
     assert!(terminal.wants_color());

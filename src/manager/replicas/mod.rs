@@ -1,6 +1,6 @@
 //! Replicas: each announces itself with a Lease, as API servers do, and knows all others.
 //!
-//! The Leases are `kube-system/coxswain-replica-N`, labelled `coxswain.dev/component: replica`. Each names its replica's
+//! The Leases are `kube-system/coxswain-replica-N`, labeled `coxswain.dev/component: replica`. Each names its replica's
 //! identity in the leader election, since when the process runs, and, in annotations, where it serves the admin API. At
 //! a clean stop it is deleted, or, without the credentials for that, released for the next replica to take. What a
 //! replica leaves that was killed is removed by the leader.

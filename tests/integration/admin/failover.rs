@@ -135,14 +135,14 @@ async fn an_override_made_on_a_standby_holds_on_the_leader_and_on_the_next_one()
     let order = disabled.desired.and_then(|desired| desired.r#override).expect("an override");
     let ends = order.expire_time.expect("an end").seconds;
 
-    // And one that is spoilt by hand before the next one leads.
+    // And one that is spoiled by hand before the next one leads.
     on_standby.toggle(CA_PUBLISHER, false, false).await.expect("taken");
     in_phase(&on_leader, CA_PUBLISHER, Phase::Disabled).await;
     in_phase(&on_standby, CA_PUBLISHER, Phase::Disabled).await;
     annotate(&plane, CA_PUBLISHER, "not JSON");
-    let spoilt =
+    let spoiled =
         || async { on_standby.controller(CA_PUBLISHER).await.desired.unwrap_or_default().invalid_override };
-    until("a complaint", LIMIT, spoilt, |problem| !problem.is_empty()).await;
+    until("a complaint", LIMIT, spoiled, |problem| !problem.is_empty()).await;
 
     let killed = Instant::now();
     leader.kill();

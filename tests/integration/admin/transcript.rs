@@ -129,12 +129,12 @@ impl Shell<'_> {
             .env("ADMIN", self.admin)
             .output()
             .expect("bash runs");
-        normalised(&String::from_utf8(output.stdout).expect("text"))
+        normalized(&String::from_utf8(output.stdout).expect("text"))
     }
 }
 
 /// JSON with masks, or the text as it is.
-fn normalised(output: &str) -> String {
+fn normalized(output: &str) -> String {
     let messages = serde_json::Deserializer::from_str(output).into_iter::<Value>();
     let Ok(messages) = messages.collect::<Result<Vec<_>, _>>() else { return output.to_owned() };
     let mut text = String::new();

@@ -55,7 +55,7 @@ pub(super) async fn assert_reserves(plane: &ControlPlane) {
 
     let reserved = json!({ "name": "coxswain-early", "namespace": NAMESPACE });
     let replica = json!({ "coxswain.dev/component": "replica" });
-    let labelled = json!({ "name": "label", "namespace": NAMESPACE, "labels": replica });
+    let labeled = json!({ "name": "label", "namespace": NAMESPACE, "labels": replica });
     let generated = json!({ "generateName": "coxswain-", "namespace": NAMESPACE });
     // A policy takes a moment to come into force.
     let early = || async {
@@ -67,7 +67,7 @@ pub(super) async fn assert_reserves(plane: &ControlPlane) {
     };
     until("the policy to be in force", LIMIT, early, is_reserved).await;
     let main = json!({ "name": "coxswain", "namespace": NAMESPACE });
-    for metadata in [&labelled, &generated, &main] {
+    for metadata in [&labeled, &generated, &main] {
         let output = meddler.create(metadata);
         assert!(is_reserved(&output), "{metadata}: {}", said(&output));
     }

@@ -17,7 +17,7 @@ const AXIS: f64 = 58.0;
 const TITLE: f64 = 24.0;
 /// A line of a legend.
 const LINE: f64 = 13.0;
-/// Lines that have a colour and a name; of more, those with the largest values.
+/// Lines that have a color and a name; of more, those with the largest values.
 const NAMED: usize = 6;
 /// Characters of a name that have room.
 const NAME: usize = 22;
@@ -132,7 +132,7 @@ fn path(series: &Series, x: impl Fn(f64) -> f64, y: impl Fn(f64) -> f64) -> Stri
     path
 }
 
-/// Names beside their colours, in two columns; says how high they are.
+/// Names beside their colors, in two columns; says how high they are.
 fn legend(svg: &mut String, (x, y): (f64, f64), lines: &[(&String, &Series, f64)]) -> f64 {
     let mut entries: Vec<(String, String)> = Vec::new();
     for (place, (name, ..)) in lines.iter().take(NAMED).enumerate() {

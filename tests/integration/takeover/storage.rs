@@ -243,7 +243,7 @@ impl Stage {
         self.grows("waits", json!({ "csi": { "driver": "example.com", "volumeHandle": "a" } })).await;
         self.grows("flexible", json!({ "flexVolume": { "driver": "example.com/d" } })).await;
         self.is_marked("flexible", true).await;
-        for (name, level) in [("labelled", "s0:c1"), ("relabelled", "s0:c2")] {
+        for (name, level) in [("labeled", "s0:c1"), ("relabeled", "s0:c2")] {
             let iscsi =
                 json!({ "targetPortal": "192.0.2.7:3260", "iqn": "iqn.2026-11.com.example:disk", "lun": 0 });
             let container = json!({ "name": "c", "image": "image:1", "volumeMounts": [{ "name": "disk", "mountPath": "/x" }],

@@ -1,5 +1,5 @@
 //! The authority that signs certificates, in its two files, as an admin keeps them: replaced by another with or without a pause
-//! between the files, taken away, spoilt, and put right. Whoever checks certificates is told at once what the files hold.
+//! between the files, taken away, spoiled, and put right. Whoever checks certificates is told at once what the files hold.
 
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};

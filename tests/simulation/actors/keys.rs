@@ -26,7 +26,7 @@ const ACTS: &[(u32, &str, Act)] = &[
     (6, "an old token is used", tokens::log_in),
     (2, "a pod mounts an old token", tokens::mount),
     (4, "the cluster is somewhere else", published::moves),
-    (4, "a bundle is spoilt", published::spoil),
+    (4, "a bundle is spoiled", published::spoil),
 ];
 
 /// The names of all that is done with keys.

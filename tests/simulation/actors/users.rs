@@ -35,7 +35,7 @@ const ACTS: &[(u32, &str, Act)] = &[
     (25, "a workload is scaled", scale),
     (12, "a template changes", roll),
     (10, "a pod is deleted", delete_pod),
-    (6, "a pod is relabelled", release_pod),
+    (6, "a pod is relabeled", release_pod),
     (8, "a workload is deleted", delete_workload),
     (4, "a stray pod is created", stray_pod),
     (2, "a namespace is deleted", delete_namespace),

@@ -125,7 +125,7 @@ pub(super) fn remembers(look: &Look<'_>) -> Result<(), String> {
         let since: Timestamp = time.as_str().and_then(|time| time.parse().ok()).unwrap_or_default();
         // Another may bear its name by now.
         let made: Timestamp = text(pod, "/metadata/creationTimestamp").parse().unwrap_or_default();
-        // Who is relabelled is no longer the budget's.
+        // Who is relabeled is no longer the budget's.
         let is_its =
             text(pod, "/metadata/labels/app") == text(look.after(), "/spec/selector/matchLabels/app");
         let stays = is_active(pod) && is_its && made < since;

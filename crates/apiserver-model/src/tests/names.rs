@@ -44,7 +44,7 @@ fn write(served: &Served, name: &str, verb: Verb) -> usize {
 fn name_with_any_character_means_that_object_alone() {
     let served = served();
     let count = || served.model().all("clusterroles", "").count();
-    let labelled = || {
+    let labeled = || {
         let model = served.model();
         let has =
             |stored: &&std::sync::Arc<crate::Stored>| stored.json["metadata"]["labels"]["seen"] == "yes";
@@ -55,7 +55,7 @@ fn name_with_any_character_means_that_object_alone() {
         if deleted.contains(&name) {
             continue;
         }
-        let (before, marked) = (count(), labelled());
+        let (before, marked) = (count(), labeled());
         let found = served
             .read(&CLUSTER_ROLES, &Key::new("", name.as_str()))
             .expect("an answer")
@@ -63,7 +63,7 @@ fn name_with_any_character_means_that_object_alone() {
         assert_eq!(found.meta().name, *name);
         let patch = Patch::Merge(json!({ "metadata": { "labels": { "seen": "yes" } } }));
         assert_eq!(write(&served, &name, Verb::Patch(patch)), 0, "{name:?}");
-        assert_eq!((count(), labelled()), (before, marked + 1), "{name:?}");
+        assert_eq!((count(), labeled()), (before, marked + 1), "{name:?}");
         let delete = Verb::Delete {
             uid: found.meta().uid.clone(),
             resource_version: None,
@@ -71,7 +71,7 @@ fn name_with_any_character_means_that_object_alone() {
             grace_period: None,
         };
         assert_eq!(write(&served, &name, delete), 0, "{name:?}");
-        assert_eq!((count(), labelled()), (before - 1, marked), "{name:?}");
+        assert_eq!((count(), labeled()), (before - 1, marked), "{name:?}");
         assert!(served.read(&CLUSTER_ROLES, &Key::new("", name.as_str())).expect("an answer").is_none());
         deleted.insert(name);
     }

@@ -179,24 +179,24 @@ mod tests {
             let disk = GcePersistentDisk { pd_name: "pd".into(), ..GcePersistentDisk::default() };
             PersistentVolumeSource { gce_persistent_disk: Some(Box::new(disk)), ..Default::default() }
         };
-        let labelled = |beta: &str, zones: &str| {
+        let labeled = |beta: &str, zones: &str| {
             let set =
                 [(ZONES[0], beta), (ZONES[1], zones)].into_iter().filter(|(_, zones)| !zones.is_empty());
             let labels: Vec<(&str, &str)> = set.collect();
             handle(disk(), |volume| volume.metadata.labels = labels.iter().copied().collect())
         };
         let zonal = |zone: &str| Some(format!("projects/UNSPECIFIED/zones/{zone}/disks/pd"));
-        assert_eq!(labelled("", ""), zonal("UNSPECIFIED"));
-        assert_eq!(labelled("", "us-central1-a"), zonal("us-central1-a"));
+        assert_eq!(labeled("", ""), zonal("UNSPECIFIED"));
+        assert_eq!(labeled("", "us-central1-a"), zonal("us-central1-a"));
         assert_eq!(
-            labelled("us-central1-b", "us-central1-a"),
+            labeled("us-central1-b", "us-central1-a"),
             zonal("us-central1-b"),
             "the older label counts"
         );
         let regional = Some("projects/UNSPECIFIED/regions/us-central1/disks/pd".to_owned());
-        assert_eq!(labelled("", "us-central1-a__us-central1-c"), regional);
+        assert_eq!(labeled("", "us-central1-a__us-central1-c"), regional);
         for wrong in ["us-central1-a__us-east1-a", "us-a__us-b", "a-b-c-d__a-b-c-e"] {
-            assert_eq!(labelled("", wrong), None, "{wrong}");
+            assert_eq!(labeled("", wrong), None, "{wrong}");
         }
     }
 

@@ -366,8 +366,8 @@ impl<L: LeaseApi> Elector<L> {
         if self.coordinated {
             return self.is_named(found);
         }
-        let is_anothers = !holder.is_empty() && *holder != *self.identity && self.is_valid();
-        !is_anothers && !self.holds_back()
+        let is_held_by_another = !holder.is_empty() && *holder != *self.identity && self.is_valid();
+        !is_held_by_another && !self.holds_back()
     }
 
     /// Whether the API server has named us the holder, and has not thought better of it before we led.

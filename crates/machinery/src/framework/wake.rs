@@ -69,11 +69,11 @@ pub fn selecting<T: Object, O: Selects>(selecting: Selecting<O>, alike: fn(&T, &
         let mut all = |object: &T| selecting.keys(object.meta(), add);
         match delta.typed::<T>() {
             (Some(old), Some(new)) => {
-                let relabelled = old.meta().labels != new.meta().labels;
-                if relabelled {
+                let relabeled = old.meta().labels != new.meta().labels;
+                if relabeled {
                     all(old);
                 }
-                if relabelled || !alike(old, new) {
+                if relabeled || !alike(old, new) {
                     all(new);
                 }
             }
@@ -92,7 +92,7 @@ pub fn controller<T: Object, O: Object>(owners: Lister<O>, alike: fn(&T, &T) -> 
     })
 }
 
-/// [`controller`], for owners that adopt what they select: an object without a controller that appeared, was relabelled or
+/// [`controller`], for owners that adopt what they select: an object without a controller that appeared, was relabeled or
 /// released concerns all that select it.
 pub fn claiming<T: Object, O: Selects>(
     owners: Lister<O>,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::api::meta::ObjectMeta;
 use crate::api::{Index, Kind, Object};
-use crate::informer::{Deliveries, Delta, Dependents, Indexed, Labelled, Lister, Store};
+use crate::informer::{Deliveries, Delta, Dependents, Indexed, Labeled, Lister, Store};
 use crate::model::Key;
 use crate::model::selects::{Selects, filed_under, looked_up_under};
 
@@ -60,8 +60,8 @@ impl<T: Object> Watch<T> {
     }
 
     /// Files the objects by their labels. The table is there, and is paid for, as long as somebody uses it.
-    pub fn labelled(&self) -> Labelled<T> {
-        Labelled::new(self.lister.store())
+    pub fn labeled(&self) -> Labeled<T> {
+        Labeled::new(self.lister.store())
     }
 
     /// Tells of everything that is delivered, see [`Deliveries`].

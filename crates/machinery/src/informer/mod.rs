@@ -32,7 +32,7 @@ pub use set::{
 };
 pub use stats::InformerStats;
 pub use store::{
-    Awaited, Delta, Dependents, EventHandler, HandlerId, HandlerPanics, Indexed, Labelled, Lister, Store,
+    Awaited, Delta, Dependents, EventHandler, HandlerId, HandlerPanics, Indexed, Labeled, Lister, Store,
     Wake, downcast,
 };
 

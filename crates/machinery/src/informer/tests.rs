@@ -456,8 +456,8 @@ async fn different_selectors_are_different_informers() {
     let informers = informers(&script, true);
     let all = informers.acquire(PODS, None);
     let some = informers.acquire(PODS, Some("metadata.name=x"));
-    let labelled = informers.acquire_selected(PODS, Some(FieldSelector::name("x")), Some("a=b"));
-    assert!(!Arc::ptr_eq(all.store(), some.store()) && !Arc::ptr_eq(some.store(), labelled.store()));
+    let labeled = informers.acquire_selected(PODS, Some(FieldSelector::name("x")), Some("a=b"));
+    assert!(!Arc::ptr_eq(all.store(), some.store()) && !Arc::ptr_eq(some.store(), labeled.store()));
     assert_eq!(informers.stats().len(), 3);
     until("all ask", || script.asked().len() == 3).await;
     let selectors = script.asked().into_iter().map(|asked| match asked {

@@ -116,7 +116,7 @@ impl FromIterator<u32> for IndexSet {
 }
 
 impl fmt::Display for IndexSet {
-    /// As Jobs write them: two neighbours one by one, three and more as a range.
+    /// As Jobs write them: two neighbors one by one, three and more as a range.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, range) in self.0.iter().enumerate() {
             let separator = if at == 0 { "" } else { "," };

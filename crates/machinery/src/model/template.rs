@@ -13,7 +13,7 @@
 //!
 //! The name of a ReplicaSet holds a hash of the canonical form. It is not the original's, which hashes a dump of its own
 //! in-memory structures and changes with them; clients depend on its uniqueness and stability only. A ReplicaSet that
-//! exists is recognised by its template, never by its hash, so that those the original made are taken over as they are.
+//! exists is recognized by its template, never by its hash, so that those the original made are taken over as they are.
 //! Differs: template-hash.
 
 use super::hash;
@@ -106,12 +106,12 @@ impl Template {
     }
 
     /// The template's bytes, every field of them, without the hash label.
-    pub fn unlabelled(encoded: &[u8]) -> Result<Vec<u8>, WireError> {
+    pub fn unlabeled(encoded: &[u8]) -> Result<Vec<u8>, WireError> {
         without_hash(encoded)
     }
 
     /// The template's bytes, every field of them, with the hash label set.
-    pub fn labelled(encoded: &[u8], hash: &str) -> Result<Vec<u8>, WireError> {
+    pub fn labeled(encoded: &[u8], hash: &str) -> Result<Vec<u8>, WireError> {
         edit(encoded, &[Edit::MapSet(LABELS, HASH_LABEL.to_owned(), hash.to_owned())])
     }
 }

@@ -378,9 +378,9 @@ async fn an_order_for_all_controllers_is_one_mutation_that_names_each() {
 async fn clearing_replaces_entries_that_cannot_be_read() {
     let bench = Bench::of_registry(&[KUBEADM]).await;
     let key = format!("{}{CRON}", crate::admin::overrides::ANNOTATION_PREFIX);
-    let spoilt = OverrideSet::parse([(key.as_str(), "rubbish")], &|_| true);
+    let spoiled = OverrideSet::parse([(key.as_str(), "rubbish")], &|_| true);
     for name in ["*", CRON] {
-        bench.manager.set(|state| state.overrides = spoilt.clone());
+        bench.manager.set(|state| state.overrides = spoiled.clone());
         let (controllers, changed) = bench.order(name, Call::Clear { force: false }).await.unwrap();
         assert!(changed && controllers.len() == 1, "{name}");
         assert!(bench.set().problems().is_empty());

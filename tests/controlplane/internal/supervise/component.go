@@ -17,7 +17,7 @@ const (
 	probeTimeout  = 2 * time.Second
 )
 
-// ErrRunning is returned when a component that runs is started, ErrNotRunning when one that does not is signalled, and
+// ErrRunning is returned when a component that runs is started, ErrNotRunning when one that does not is signaled, and
 // ErrKilled when a stop needed more than a request.
 var (
 	ErrRunning    = errors.New("is running already")

@@ -25,7 +25,7 @@
 //     (`FORBIDDEN`): the cluster's authorization does not allow it. Each RPC says what it asks for: a verb on a resource of the API group
 //     `admin.coxswain.dev`, restricted to a name where the request has one.
 //   - `grpc.health.v1.Health/Check` answers `NOT_FOUND` (`SERVICE_NOT_FOUND`) about what there is not.
-//   - Deadlines are honoured, by streams too. A mutation whose deadline passes while it waits for its effect stays in
+//   - Deadlines are honored, by streams too. A mutation whose deadline passes while it waits for its effect stays in
 //     force: only the waiting ends.
 //   - Enum values and fields may be added to messages of this version. Treat a value that you don't know as the
 //     zero value, and a `oneof` in which you know no case as nothing to act upon.

@@ -226,7 +226,7 @@ fn a_role_concerns_those_that_select_or_selected_it() {
     let table: [Change<'_>; 9] = [
         ("new", None, Some(&of_x), &["x"]),
         ("of no interest", None, Some(&of_none), &[]),
-        ("relabelled", Some(&of_x), Some(&of_y), &["x", "y"]),
+        ("relabeled", Some(&of_x), Some(&of_y), &["x", "y"]),
         ("without its label", Some(&of_x), Some(&of_none), &["x"]),
         ("other rules", Some(&of_x), Some(&changed), &["x"]),
         ("otherwise changed", Some(&of_x), Some(&annotated), &[]),

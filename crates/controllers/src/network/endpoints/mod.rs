@@ -32,7 +32,7 @@ use coxswain_machinery::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, Loop, LoopSettings, Observation,
     ObserveError, Reads, Room, RoomAdapter, Tries, wake,
 };
-use coxswain_machinery::informer::{Labelled, Lister};
+use coxswain_machinery::informer::{Labeled, Lister};
 use coxswain_machinery::model::{Failure, Key, Plan};
 
 mod keys;
@@ -82,7 +82,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         endpoints.wakes(keys::of_endpoints()),
     ];
     let room =
-        Controller { services: services.lister(), pods: pods.labelled(), endpoints: endpoints.lister() };
+        Controller { services: services.lister(), pods: pods.labeled(), endpoints: endpoints.lister() };
     Ok(Built {
         loops: vec![Loop {
             queue: "endpoint",
@@ -100,7 +100,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
 /// The room: what it reads.
 struct Controller {
     services: Lister<Service>,
-    pods: Labelled<Pod>,
+    pods: Labeled<Pod>,
     endpoints: Lister<Endpoints>,
 }
 

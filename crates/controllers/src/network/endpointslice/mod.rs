@@ -37,7 +37,7 @@ use coxswain_machinery::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, Loop, LoopSettings, Observation,
     ObserveError, QueueConfig, Reads, Room, RoomAdapter, Tries, wake,
 };
-use coxswain_machinery::informer::{Indexed, Labelled, Lister};
+use coxswain_machinery::informer::{Indexed, Labeled, Lister};
 use coxswain_machinery::model::{Failure, Key, Plan};
 
 mod keys;
@@ -101,7 +101,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let nodes = build.watch::<Node>(&NODES);
     let room = Controller {
         services: services.lister(),
-        pods: pods.labelled(),
+        pods: pods.labeled(),
         slices: slices.index(&BY_SERVICE),
         nodes: nodes.lister(),
         settings: Settings {
@@ -136,7 +136,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
 /// The room: what it reads, and what is set.
 struct Controller {
     services: Lister<Service>,
-    pods: Labelled<Pod>,
+    pods: Labeled<Pod>,
     /// By the Service that they name.
     slices: Indexed<EndpointSlice>,
     nodes: Lister<Node>,

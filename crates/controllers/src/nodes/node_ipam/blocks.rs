@@ -23,7 +23,7 @@ pub(super) struct Blocks {
     used: u64,
 }
 
-/// Neighbouring blocks with the same number of owners.
+/// Neighboring blocks with the same number of owners.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     last: u64,
@@ -135,7 +135,7 @@ impl Blocks {
         }
     }
 
-    /// Joins neighbouring runs with the same count, within and at either end.
+    /// Joins neighboring runs with the same count, within and at either end.
     fn join_around(&mut self, (first, last): Span) {
         let starts: Vec<u64> =
             self.taken.range(first..=last.saturating_add(1)).map(|(start, _)| *start).collect();

@@ -332,7 +332,7 @@ fn a_patch_that_failed_three_times_in_a_row_is_told_of_and_tried_again() {
 }
 
 #[test]
-fn taken_blocks_that_are_neighbours_are_kept_as_one_run() {
+fn taken_blocks_that_are_neighbors_are_kept_as_one_run() {
     let mut blocks = Blocks::new(net("10.0.0.0/8"), 24);
     for block in (0..20_000).chain(30_000..40_000) {
         blocks.occupy((block, block));

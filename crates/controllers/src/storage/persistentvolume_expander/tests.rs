@@ -184,11 +184,11 @@ fn a_volume_that_the_cache_lacks_is_read_live() {
     };
     asks(observed(&[], &Reads::default()).unwrap());
     // One that is another claim's, or nobody's, may be old.
-    let (mut anothers, mut of_elsewhere, mut nobodys) = (csi("1Gi"), csi("1Gi"), csi("1Gi"));
-    anothers.spec.claim_ref.as_mut().unwrap().uid = "another".into();
+    let (mut another, mut of_elsewhere, mut nobodys) = (csi("1Gi"), csi("1Gi"), csi("1Gi"));
+    another.spec.claim_ref.as_mut().unwrap().uid = "another".into();
     of_elsewhere.spec.claim_ref.as_mut().unwrap().namespace = "elsewhere".into();
     nobodys.spec.claim_ref = None;
-    for stale in [&anothers, &of_elsewhere, &nobodys] {
+    for stale in [&another, &of_elsewhere, &nobodys] {
         asks(observed(&[stale], &Reads::default()).unwrap());
         let Observation::View(view) = observed(&[stale], &live(Ok(Some(csi("1Gi"))))).unwrap() else {
             panic!()

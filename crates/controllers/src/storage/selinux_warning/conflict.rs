@@ -95,11 +95,11 @@ mod tests {
     fn label_and_policy_are_two_conflicts() {
         let mounted = |label: &str, policy: &str| Mounted { label: label.into(), policy: policy.into() };
         let between = |one: &Mounted, other: &Mounted| conflicts(one, other).collect::<Vec<_>>();
-        let labelled = mounted(":::s0:c1,c2", "MountOption");
-        assert_eq!(between(&labelled, &labelled), []);
-        assert_eq!(between(&labelled, &mounted(":::s0:c3", "MountOption")), [Property::Label]);
+        let labeled = mounted(":::s0:c1,c2", "MountOption");
+        assert_eq!(between(&labeled, &labeled), []);
+        assert_eq!(between(&labeled, &mounted(":::s0:c3", "MountOption")), [Property::Label]);
         let recursive = mounted("", "Recursive");
-        assert_eq!(between(&labelled, &recursive), [Property::Policy, Property::Label]);
+        assert_eq!(between(&labeled, &recursive), [Property::Policy, Property::Label]);
         assert_eq!(between(&mounted("u:::", "MountOption"), &recursive), [Property::Policy]);
         assert_eq!(between(&recursive, &recursive), []);
     }

@@ -28,9 +28,9 @@ pub(super) fn plan(view: &View) -> Plan<Note> {
     for volume in view.volumes.iter().filter(|volume| !volume.is_told) {
         plan.steps.extend(told(&about, volume));
     }
-    let labelled =
+    let labeled =
         view.several.iter().map(|volume| format!("volume {volume} is mounted with several SELinux labels"));
-    let wrong: Vec<String> = labelled.chain(view.unresolved.iter().cloned()).collect();
+    let wrong: Vec<String> = labeled.chain(view.unresolved.iter().cloned()).collect();
     plan.retry = (!wrong.is_empty()).then(|| wrong.join("; "));
     let seen = view.volumes.iter().map(|volume| volume.mount.clone()).collect();
     plan.with_note(Note::Seen(pod.metadata.uid.clone(), seen))

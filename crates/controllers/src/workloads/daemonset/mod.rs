@@ -10,7 +10,7 @@
 //! | a DaemonSet | its own |
 //! | a pod with a managing DaemonSet, its deletion included | that DaemonSet's |
 //! | a pod whose managing DaemonSet changed | the old and the new one's |
-//! | a pod without a controller that appeared, was relabelled or released | every DaemonSet's that selects it |
+//! | a pod without a controller that appeared, was relabeled or released | every DaemonSet's that selects it |
 //! | a revision, but for one that appears | as a pod |
 //! | a node that is new or gone, or has other labels or taints | every DaemonSet's that it fits otherwise than before |
 //!

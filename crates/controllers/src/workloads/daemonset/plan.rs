@@ -89,8 +89,8 @@ fn decide(view: &View, now: Timestamp, note: &mut Note) -> Result<Plan, WireErro
         claims.write(view, &mut plan);
     }
     // What is placed and rolled depends on the labels that pods are about to have.
-    let relabelled = present.relabelled(view);
-    let view = relabelled.as_ref().unwrap_or(view);
+    let relabeled = present.relabeled(view);
+    let view = relabeled.as_ref().unwrap_or(view);
     let claims = Claims::of(view);
     let daemons = Daemons::of(view, &claims.kept);
     let mut changes = placing::place(view, &daemons, &present.hash, now);

@@ -9,7 +9,7 @@
 //! | a Deployment | its own |
 //! | a ReplicaSet with a managing Deployment, its deletion included | that Deployment's |
 //! | a ReplicaSet whose managing Deployment changed | the old and the new one's |
-//! | a ReplicaSet without a controller that appeared, was relabelled or released | every Deployment's that selects it |
+//! | a ReplicaSet without a controller that appeared, was relabeled or released | every Deployment's that selects it |
 //! | a pod that is gone, of a ReplicaSet of a Deployment that recreates | that Deployment's |
 //!
 //! What it rests on: a key is planned again only when the caches hold everything that its last plan wrote.

@@ -13,7 +13,7 @@ use coxswain_machinery::informer::Delta;
 use coxswain_machinery::model::{Key, pods};
 use coxswain_machinery::wire::Raw;
 
-/// A pod concerns every budget that selects it or, when it was relabelled, did. (The original tells one of them, of the present
+/// A pod concerns every budget that selects it or, when it was relabeled, did. (The original tells one of them, of the present
 /// labels.)
 /// Differs: overlapping-budgets.
 pub(super) fn of_pods(budgets: Selecting<PodDisruptionBudget>) -> KeyMap {
@@ -46,9 +46,9 @@ pub(super) fn of_growth<T: Object>(
             return;
         }
         // A template that can't be read has no pods either.
-        let Ok(labelled) = pods::template_metadata(template) else { return };
+        let Ok(labeled) = pods::template_metadata(template) else { return };
         let namespace = new.meta().namespace.clone();
-        budgets.keys(&ObjectMeta { namespace, labels: labelled.labels, ..ObjectMeta::default() }, add);
+        budgets.keys(&ObjectMeta { namespace, labels: labeled.labels, ..ObjectMeta::default() }, add);
     })
 }
 

@@ -43,7 +43,7 @@ use coxswain_machinery::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, Loop, LoopSettings,
     Observation, ObserveError, Reads, Room, RoomAdapter, Selecting, wake,
 };
-use coxswain_machinery::informer::{Delta, Labelled, Lister};
+use coxswain_machinery::informer::{Delta, Labeled, Lister};
 use coxswain_machinery::model::{Failure, Key, Plan};
 
 mod granted;
@@ -114,7 +114,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let room = Controller {
         budgets: budgets.lister(),
         selecting: budgets.selecting(),
-        pods: pods.labelled(),
+        pods: pods.labeled(),
         sizes: Sizes {
             deployments: deployments.lister(),
             replica_sets: replica_sets.lister(),
@@ -156,7 +156,7 @@ fn own(granted: Arc<Granted>) -> KeyMap {
 struct Controller {
     budgets: Lister<PodDisruptionBudget>,
     selecting: Selecting<PodDisruptionBudget>,
-    pods: Labelled<Pod>,
+    pods: Labeled<Pod>,
     sizes: Sizes,
     told: Arc<Told>,
     granted: Arc<Granted>,

@@ -29,7 +29,7 @@ use coxswain_machinery::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, Loop, LoopSettings,
     Observation, ObserveError, Reads, Room, RoomAdapter, wake,
 };
-use coxswain_machinery::informer::{Delta, Labelled, Lister};
+use coxswain_machinery::informer::{Delta, Labeled, Lister};
 use coxswain_machinery::model::clock::SteadyClock;
 use coxswain_machinery::model::{Failure, Key, Plan};
 
@@ -91,7 +91,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         .map_err(|error| BuildError::Invalid(error.to_string()))?;
     let room = Controller {
         autoscalers: autoscalers.lister(),
-        pods: pods.labelled(),
+        pods: pods.labeled(),
         settings,
         remembering: Arc::clone(&remembering),
         steady: SteadyClock::start(),
@@ -149,7 +149,7 @@ fn own(metrics: Metrics, remembering: Arc<Remembering>) -> KeyMap {
 /// The room: what it reads, and what it remembers.
 struct Controller {
     autoscalers: Lister<HorizontalPodAutoscaler>,
-    pods: Labelled<Pod>,
+    pods: Labeled<Pod>,
     settings: Settings,
     remembering: Arc<Remembering>,
     /// The clock of windows and periods.

@@ -11,7 +11,7 @@
 //! | a Job: anything else | its own | 1 s |
 //! | a pod with a managing Job, its deletion included | that Job's | 1 s |
 //! | a pod whose managing Job changed | the old and the new one's | 1 s |
-//! | a pod without a controller that appeared, was relabelled or released | every Job's that selects it | 1 s |
+//! | a pod without a controller that appeared, was relabeled or released | every Job's that selects it | 1 s |
 //!
 //! A second loop takes the finalizer off pods that nobody is going to count ([`strays`]). Its keys are those pods: when they are
 //! seen terminating or without a controller, and when their Job is gone or changes after its end.

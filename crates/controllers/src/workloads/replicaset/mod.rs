@@ -9,7 +9,7 @@
 //! | a ReplicaSet | its own |
 //! | a pod with a managing ReplicaSet, its deletion included | that ReplicaSet's |
 //! | a pod whose managing ReplicaSet changed | the old and the new one's |
-//! | a pod without a controller that appeared, was relabelled or released | every ReplicaSet's that selects it |
+//! | a pod without a controller that appeared, was relabeled or released | every ReplicaSet's that selects it |
 //!
 //! What it rests on: a key is planned again only when the caches hold everything that its last plan wrote. So the
 //! room keeps no expectations of pods to come or go, as long as the framework

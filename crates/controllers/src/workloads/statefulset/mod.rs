@@ -10,7 +10,7 @@
 //! | a StatefulSet | its own |
 //! | a pod with a managing StatefulSet, its deletion included | that StatefulSet's |
 //! | a pod whose managing StatefulSet changed | the old and the new one's |
-//! | a pod without a controller that appeared, was relabelled or released | every StatefulSet's that selects it |
+//! | a pod without a controller that appeared, was relabeled or released | every StatefulSet's that selects it |
 //! | a claim that is gone | that of the StatefulSet whose claim it was, by its name |
 //!
 //! What it rests on: a key is planned again only when the caches hold everything that its last plan wrote. So a pod is made

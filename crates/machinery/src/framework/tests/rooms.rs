@@ -336,9 +336,9 @@ async fn a_write_without_an_answer_leaves_the_memory_as_it_was() {
 }
 
 /// Makes two pods, the first of which it can do without; its note has an item for each.
-struct Itemised;
+struct Itemized;
 
-impl Room<String> for Itemised {
+impl Room<String> for Itemized {
     type View = ();
 
     fn observe(&self, _: &Key, _: &[Failure], _: &Reads) -> Result<Observation<()>, ObserveError> {
@@ -361,7 +361,7 @@ async fn what_a_plan_adds_for_one_write_is_remembered_when_that_one_has_succeede
         [([201, 201], &all[..]), ([403, 201], &all[1..2]), ([201, 403], &all[..1]), ([403, 403], &[])]
     {
         let (mut bench, told) = (Bench::new(), Arc::new(Told::default()));
-        let adapter = RoomAdapter::new(Itemised).remembered_by(Arc::clone(&told) as _);
+        let adapter = RoomAdapter::new(Itemized).remembered_by(Arc::clone(&told) as _);
         bench.worker.reconcile = Arc::new(adapter);
         for code in codes {
             bench.server.answer(code, if code == 201 { pod("5") } else { Vec::new() });

@@ -1,4 +1,4 @@
-//! [`Lister`], [`Indexed`], [`Labelled`]: a store read as objects of a concrete type.
+//! [`Lister`], [`Indexed`], [`Labeled`]: a store read as objects of a concrete type.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -100,23 +100,23 @@ impl<T: Object> Indexed<T> {
     }
 }
 
-/// The objects of a store by their labels. What is labelled by the custom that [`BY_LABEL`] knows is found without a look at all
+/// The objects of a store by their labels. What is labeled by the custom that [`BY_LABEL`] knows is found without a look at all
 /// that is in the namespace.
-pub struct Labelled<T>(Indexed<T>);
+pub struct Labeled<T>(Indexed<T>);
 
-impl<T> Clone for Labelled<T> {
+impl<T> Clone for Labeled<T> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<T> fmt::Debug for Labelled<T> {
+impl<T> fmt::Debug for Labeled<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Labelled").field(&self.0.index.store).finish()
+        f.debug_tuple("Labeled").field(&self.0.index.store).finish()
     }
 }
 
-impl<T: Object> Labelled<T> {
+impl<T: Object> Labeled<T> {
     /// Has `store` file its objects by their labels. Objects that it holds are filed now.
     pub fn new(store: &Arc<Store>) -> Self {
         Self(Indexed::new(store, &BY_LABEL))

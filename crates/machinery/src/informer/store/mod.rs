@@ -41,7 +41,7 @@ use crate::wire::Str;
 use contents::Contents;
 pub(crate) use contents::StoreSnapshot;
 pub use dependents::Dependents;
-pub use lister::{Indexed, Labelled, Lister, downcast};
+pub use lister::{Indexed, Labeled, Lister, downcast};
 
 use awaited::Waiters;
 pub use awaited::{Awaited, Wake};

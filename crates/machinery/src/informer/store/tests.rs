@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 
 use super::super::fixture::{PODS, object};
-use super::{Delta, Dependents, EventHandler, Labelled, Lister, Store};
+use super::{Delta, Dependents, EventHandler, Labeled, Lister, Store};
 use crate::api::meta::{ObjectMeta, OwnerReference};
 use crate::api::pod::Pod;
 use crate::api::{AnyObject, kinds};
@@ -351,7 +351,7 @@ fn objects_are_found_by_their_labels_as_if_all_were_looked_at() {
         "app=nothing",
         "",
     ];
-    let labelled = |namespace: &str, name: &str, labels: &[(&str, &str)]| -> AnyObject {
+    let labeled = |namespace: &str, name: &str, labels: &[(&str, &str)]| -> AnyObject {
         let metadata = ObjectMeta {
             namespace: namespace.into(),
             name: name.into(),
@@ -361,7 +361,7 @@ fn objects_are_found_by_their_labels_as_if_all_were_looked_at() {
         Arc::new(Pod { metadata, ..Pod::default() })
     };
     let store = Arc::new(Store::new(PODS));
-    let found = Labelled::<Pod>::new(&store);
+    let found = Labeled::<Pod>::new(&store);
     let check = || {
         for selector in selectors {
             let selector = Selector::parse(selector).unwrap();
@@ -377,12 +377,12 @@ fn objects_are_found_by_their_labels_as_if_all_were_looked_at() {
     };
     let helm = |name| [("app.kubernetes.io/instance", "a"), ("app.kubernetes.io/name", name)];
     for namespace in ["one", "two"] {
-        store.upsert(&labelled(namespace, "a", &[("app", "web"), ("tier", "front")]));
-        store.upsert(&labelled(namespace, "b", &[("app", "web")]));
-        store.upsert(&labelled(namespace, "c", &[("app", "api"), ("tier", "front")]));
-        store.upsert(&labelled(namespace, "d", &[]));
-        store.upsert(&labelled(namespace, "e", &helm("web")));
-        store.upsert(&labelled(namespace, "f", &helm("api")));
+        store.upsert(&labeled(namespace, "a", &[("app", "web"), ("tier", "front")]));
+        store.upsert(&labeled(namespace, "b", &[("app", "web")]));
+        store.upsert(&labeled(namespace, "c", &[("app", "api"), ("tier", "front")]));
+        store.upsert(&labeled(namespace, "d", &[]));
+        store.upsert(&labeled(namespace, "e", &helm("web")));
+        store.upsert(&labeled(namespace, "f", &helm("api")));
     }
     check();
     let one = |label: &str, value: &str| -> Labels { [(label, value)].into_iter().collect() };
@@ -390,10 +390,10 @@ fn objects_are_found_by_their_labels_as_if_all_were_looked_at() {
     assert_eq!(found.having("one", &one("tier", "front")).len(), 2);
     assert!(found.having("one", &Labels::default()).is_empty(), "no labels select nothing");
     // A label changes, one goes, and an object goes.
-    store.upsert(&labelled("one", "a", &[("app", "api"), ("tier", "front")]));
-    store.upsert(&labelled("one", "e", &helm("api")));
-    store.upsert(&labelled("one", "b", &[]));
+    store.upsert(&labeled("one", "a", &[("app", "api"), ("tier", "front")]));
+    store.upsert(&labeled("one", "e", &helm("api")));
+    store.upsert(&labeled("one", "b", &[]));
     check();
-    store.remove(&labelled("one", "c", &[("app", "api"), ("tier", "front")]));
+    store.remove(&labeled("one", "c", &[("app", "api"), ("tier", "front")]));
     check();
 }

@@ -1,4 +1,4 @@
-//! Coxswain's judgement of names next to that of Kubernetes' library.
+//! Coxswain's judgment of names next to that of Kubernetes' library.
 
 use serde_json::{Value, json};
 

@@ -49,8 +49,8 @@ fn check(other: &[u8], same: bool) {
 
 #[test]
 fn the_hash_label_does_not_count() {
-    check(&Template::labelled(&base(), "abc").unwrap(), true);
-    check(&Template::labelled(&template(&[], "nginx"), "abc").unwrap(), false);
+    check(&Template::labeled(&base(), "abc").unwrap(), true);
+    check(&Template::labeled(&template(&[], "nginx"), "abc").unwrap(), false);
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn the_hash_is_stable() {
 fn unknown_fields_stay_in_the_copy() {
     let mut newer = base();
     put_varint_field(&mut newer, 900, 1);
-    let copy = Template::labelled(&newer, "abc").unwrap();
+    let copy = Template::labeled(&newer, "abc").unwrap();
     assert!(get(&copy, &[900]).unwrap().is_some());
 }
 

@@ -1,4 +1,4 @@
-//! Delegated authorization: paths open to all, the masters' group, and for the rest the API server's judgement.
+//! Delegated authorization: paths open to all, the masters' group, and for the rest the API server's judgment.
 
 mod paths;
 
@@ -17,7 +17,7 @@ use super::user::{MASTERS, UserInfo};
 use crate::client::ApiError;
 pub(super) use paths::PathRules;
 
-/// Judgements remembered, of each sort: no number of refusals drives out what was allowed.
+/// Judgments remembered, of each sort: no number of refusals drives out what was allowed.
 const CACHED: usize = 4096;
 
 /// It could not be decided; nothing is allowed that is not known to be.
@@ -29,7 +29,7 @@ pub struct AuthorizeError {
     pub source: ApiError,
 }
 
-/// A judgement.
+/// A judgment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Go ahead.

@@ -113,7 +113,7 @@ async fn what_cannot_be_decided_is_500_and_asked_again() {
 }
 
 #[tokio::test]
-async fn judgements_are_remembered_per_user_verb_and_path() {
+async fn judgments_are_remembered_per_user_verb_and_path() {
     let setup = Setup::new(FakeReviews::default().allows("system:anonymous", "/metrics"));
     let running = setup.start().await;
     for _ in 0..3 {

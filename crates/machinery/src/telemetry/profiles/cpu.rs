@@ -39,7 +39,7 @@ fn prepare() -> Result<(), ProfileError> {
 
 fn finish(sampling: Sampling) -> Result<Vec<u8>, ProfileError> {
     let report = sampling.guard.report().build_unresolved().map_err(failed)?;
-    // It takes a while to look names up, and nothing more is to be learnt meanwhile.
+    // It takes a while to look names up, and nothing more is to be learned meanwhile.
     drop(sampling);
     Ok(encode(&report))
 }

@@ -72,7 +72,7 @@ impl Place {
     }
 }
 
-/// The absent owners last learnt of or asked for.
+/// The absent owners last learned of or asked for.
 pub(super) struct Absence(LruCache<Place, (), HashSeed>);
 
 impl Default for Absence {

@@ -9,7 +9,7 @@ use super::super::*;
 use coxswain_machinery::api::endpoints::EndpointAddress;
 use coxswain_machinery::api::kinds::SERVICES;
 use coxswain_machinery::api::{AnyObject, Kind, Object};
-use coxswain_machinery::informer::{Labelled, Store, downcast};
+use coxswain_machinery::informer::{Labeled, Store, downcast};
 use coxswain_machinery::model::plan::{Expect, Step, Verb, Write};
 use coxswain_machinery::wire::Message;
 use coxswain_machinery::wire::splice::{Edit, edit};
@@ -72,7 +72,7 @@ impl Bench {
     pub(super) fn plan_after(&self, failures: &[Failure]) -> Option<Plan> {
         let room = Controller {
             services: Lister::new(Arc::clone(&self.services)),
-            pods: Labelled::new(&self.pods),
+            pods: Labeled::new(&self.pods),
             endpoints: Lister::new(Arc::clone(&self.endpoints)),
         };
         let view = view::observe(&room, &Key::new("default", "web"), failures).unwrap()?;

@@ -22,22 +22,22 @@ fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
 
 #[test]
 fn labels_are_the_services() {
-    let labelled = |all: &'static [(&str, &str)], cluster_ip: &'static str| {
+    let labeled = |all: &'static [(&str, &str)], cluster_ip: &'static str| {
         service(move |service| {
             service.metadata.labels = labels(all);
             service.spec.cluster_ip = cluster_ip.into();
         })
     };
     let managed = (MANAGED, "endpoint-controller");
-    let bench = Bench::of(&labelled(&[("a", "1"), (HEADLESS, "x"), (MANAGED, "me")], "10.96.0.1"), []);
+    let bench = Bench::of(&labeled(&[("a", "1"), (HEADLESS, "x"), (MANAGED, "me")], "10.96.0.1"), []);
     bench.settled();
     assert_eq!(labels_of(&bench), pairs(&[("a", "1"), managed]));
     for cluster_ip in ["None", ""] {
-        let bench = Bench::of(&labelled(&[("a", "1")], cluster_ip), []);
+        let bench = Bench::of(&labeled(&[("a", "1")], cluster_ip), []);
         bench.settled();
         assert_eq!(labels_of(&bench), pairs(&[("a", "1"), managed, (HEADLESS, "")]));
     }
-    bench.add(&labelled(&[("b", "2")], "10.96.0.1"));
+    bench.add(&labeled(&[("b", "2")], "10.96.0.1"));
     bench.settled();
     assert_eq!(labels_of(&bench), pairs(&[("b", "2"), managed]));
 }

@@ -124,7 +124,7 @@ proptest! {
         prop_assert_eq!(bench.reconcile(), ["create"]);
         let (mut pods, mut settings) = (BTreeMap::new(), (false, false, false));
         for round in rounds {
-            let mut relabelled = false;
+            let mut relabeled = false;
             for change in round {
                 match change {
                     Change::Set(which, state) => {
@@ -137,7 +137,7 @@ proptest! {
                     }
                     Change::Service { publish, label, second_port } => {
                         bench.add(&configured(publish, label, second_port));
-                        relabelled |= settings.1 != label;
+                        relabeled |= settings.1 != label;
                         settings = (publish, label, second_port);
                     }
                     Change::Tamper => {
@@ -152,7 +152,7 @@ proptest! {
             prop_assert!(bench.plan().is_empty(), "{:?}", bench.plan());
             prop_assert_eq!(shown(&bench), expected);
             prop_assert!(told.len() <= 1);
-            if is_shown && !relabelled {
+            if is_shown && !relabeled {
                 prop_assert_eq!(told, [""; 0]);
             }
         }

@@ -33,7 +33,7 @@ fn unreserved(labels: &Labels) -> impl Iterator<Item = (&str, &str)> {
 }
 
 /// Whether the Service's own labels are no longer the slice's.
-pub(super) fn is_relabelled(held: &Labels, wanted: &Labels) -> bool {
+pub(super) fn is_relabeled(held: &Labels, wanted: &Labels) -> bool {
     !unreserved(held).eq(unreserved(wanted))
 }
 

@@ -145,7 +145,7 @@ impl<'a> Packing<'_, 'a> {
         if changed && kept == 0 {
             return Ok(Kept::None);
         }
-        if !changed && !draft::is_relabelled(&held.slice.metadata.labels, self.labels) {
+        if !changed && !draft::is_relabeled(&held.slice.metadata.labels, self.labels) {
             return Ok(Kept::All);
         }
         let placed = held.endpoints()?.iter().zip(stay).filter_map(|(placed, wanted)| {

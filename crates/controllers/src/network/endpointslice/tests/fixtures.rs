@@ -7,7 +7,7 @@ use coxswain_machinery::api::core::{Node, NodeCondition, Service};
 use coxswain_machinery::api::discovery::{Endpoint, EndpointSlice};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::{Kind, Object};
-use coxswain_machinery::informer::{Labelled, Store};
+use coxswain_machinery::informer::{Labeled, Store};
 use coxswain_machinery::model::{Plan, Step};
 use coxswain_machinery::wire::Message;
 
@@ -82,7 +82,7 @@ impl Bench {
     pub(super) fn room(&self) -> Controller {
         Controller {
             services: Lister::new(Arc::clone(&self.services)),
-            pods: Labelled::new(&self.pods),
+            pods: Labeled::new(&self.pods),
             slices: Indexed::new(&self.slices.store, &BY_SERVICE),
             nodes: Lister::new(Arc::clone(&self.nodes)),
             settings: self.settings,

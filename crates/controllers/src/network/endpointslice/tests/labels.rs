@@ -2,7 +2,7 @@
 
 use super::fixtures::{Bench, labels, pod, service};
 
-fn labelled(pairs: &[(&str, &str)]) -> coxswain_machinery::api::core::Service {
+fn labeled(pairs: &[(&str, &str)]) -> coxswain_machinery::api::core::Service {
     service(|service| service.metadata.labels = labels(pairs))
 }
 
@@ -14,7 +14,7 @@ fn a_slice_has_the_labels_of_its_service_and_its_own() {
         ("endpointslice.kubernetes.io/managed-by", "other"),
         ("service.kubernetes.io/headless", "yes"),
     ];
-    let bench = Bench::of(&labelled(&forged), [pod(1, |_| {})]);
+    let bench = Bench::of(&labeled(&forged), [pod(1, |_| {})]);
     bench.settled();
     let slice = bench.slice("web-2");
     assert_eq!(
@@ -38,10 +38,10 @@ fn a_slice_has_the_labels_of_its_service_and_its_own() {
 fn labels_follow_the_service() {
     for pods in [0..0, 1..5] {
         let count = pods.len().div_ceil(3).max(1);
-        let bench = Bench::of(&labelled(&[("a", "1"), ("b", "1")]), pods.map(|number| pod(number, |_| {})));
+        let bench = Bench::of(&labeled(&[("a", "1"), ("b", "1")]), pods.map(|number| pod(number, |_| {})));
         bench.settled();
         let before = bench.told();
-        bench.add(&labelled(&[("a", "2"), ("c", "1")]));
+        bench.add(&labeled(&[("a", "2"), ("c", "1")]));
         let told = bench.reconcile();
         assert_eq!(told.len(), count, "{told:?}");
         assert!(told.iter().all(|line| line.starts_with("update")), "{told:?}");

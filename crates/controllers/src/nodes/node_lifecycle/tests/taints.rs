@@ -114,16 +114,16 @@ fn view(node: Node) -> View {
 
 #[test]
 fn old_labels_follow_the_new_ones_beside_the_taints() {
-    let mut labelled = node("n", "");
-    set(&mut labelled, "Ready", "False");
-    labelled.metadata.labels = [
+    let mut labeled = node("n", "");
+    set(&mut labeled, "Ready", "False");
+    labeled.metadata.labels = [
         ("kubernetes.io/os", "linux"),
         ("beta.kubernetes.io/os", "plan9"),
         ("beta.kubernetes.io/arch", "arm"),
     ]
     .into_iter()
     .collect();
-    let plan = plan::plan(&view(labelled), now());
+    let plan = plan::plan(&view(labeled), now());
     let writes: Vec<&Write> = plan.writes().collect();
     assert_eq!(writes.len(), 2);
     assert!(writes.iter().all(|write| write.keep_going));

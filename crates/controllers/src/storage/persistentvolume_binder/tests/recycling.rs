@@ -354,7 +354,7 @@ fn recycler_pod_that_does_not_end_is_given_up() {
     assert_eq!(world.volume("vol").status.phase, "Available");
 }
 
-/// The Pod was created, and the reads after that failed: its UID was never learnt.
+/// The Pod was created, and the reads after that failed: its UID was never learned.
 #[test]
 fn recycler_pod_whose_uid_is_not_known_is_deleted() {
     let world = world();

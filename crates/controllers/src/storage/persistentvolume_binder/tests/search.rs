@@ -63,7 +63,7 @@ fn volumes() -> impl Strategy<Value = Vec<PersistentVolume>> {
     let modes = proptest::sample::subsequence(vec!["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"], 0..=3);
     let one = (1_u32..4, modes, 0_u8..6, 0_u8..6, any::<bool>());
     proptest::collection::vec(one, 0..12).prop_map(|all| {
-        let make = |at: usize, size: u32, modes: Vec<&str>, (link, fault, is_labelled): (u8, u8, bool)| {
+        let make = |at: usize, size: u32, modes: Vec<&str>, (link, fault, is_labeled): (u8, u8, bool)| {
             let mut volume = sized(&format!("vol-{at:02}"), size);
             volume.spec.access_modes = modes.into_iter().map(Str::from).collect();
             let mut other = claim("data");
@@ -83,14 +83,14 @@ fn volumes() -> impl Strategy<Value = Vec<PersistentVolume>> {
                 4 => volume.spec.volume_attributes_class_name = Some("gold".into()),
                 _ => {}
             }
-            if is_labelled {
+            if is_labeled {
                 volume.metadata.labels = labels(&[("a", "b")]);
             }
             volume
         };
         let each = all.into_iter().enumerate();
-        each.map(|(at, (size, modes, link, fault, is_labelled))| {
-            make(at, size, modes, (link, fault, is_labelled))
+        each.map(|(at, (size, modes, link, fault, is_labeled))| {
+            make(at, size, modes, (link, fault, is_labeled))
         })
         .collect()
     })

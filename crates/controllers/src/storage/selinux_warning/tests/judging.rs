@@ -106,10 +106,10 @@ fn a_claim_must_be_bound_both_ways_and_an_ephemeral_one_be_the_pods() {
     assert!(
         unresolved(&|claim, _| claim.spec.volume_name = "other".into()).contains("there is no volume other")
     );
-    let anothers = |_: &mut PersistentVolumeClaim, held: &mut PersistentVolume| {
+    let another = |_: &mut PersistentVolumeClaim, held: &mut PersistentVolume| {
         held.spec.claim_ref.as_mut().unwrap().uid = "x".into();
     };
-    assert!(unresolved(&anothers).contains("is not bound to the claim ns/data"));
+    assert!(unresolved(&another).contains("is not bound to the claim ns/data"));
     assert!(
         unresolved(&|claim, _| claim.metadata.name = "elsewhere".into()).is_empty(),
         "that is another one"

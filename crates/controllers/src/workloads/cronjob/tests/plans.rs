@@ -66,7 +66,7 @@ fn the_annotation_speaks_of_the_zone_that_is_named() {
 }
 
 #[test]
-fn without_a_zone_the_processs_own_counts_and_the_annotation_says_utc() {
+fn without_a_zone_the_zone_of_the_process_counts_and_the_annotation_says_utc() {
     let mut server = Server::new(&cron_job(|cron_job| cron_job.spec.schedule = "0 16 * * *".into()), []);
     assert!(server.plan(at("10:30")).is_empty());
     let variable = |name: &str| (name == "TZ").then(|| "Asia/Kolkata".to_owned());

@@ -44,8 +44,8 @@ pub(in super::super) fn reasons(view: &View, now: Timestamp) -> Vec<String> {
             return reasons;
         }
     };
-    let relabelled = present.relabelled(view);
-    let view = relabelled.as_ref().unwrap_or(view);
+    let relabeled = present.relabeled(view);
+    let view = relabeled.as_ref().unwrap_or(view);
     let claims = Claims::of(view);
     let daemons = Daemons::of(view, &claims.kept);
     reasons.extend(excluded(view, &daemons));

@@ -26,19 +26,19 @@ pub(super) struct Present {
     /// The writes of revisions, and of the labels of pods. They precede all others.
     pub(super) steps: Vec<Step>,
     /// UIDs of pods that `steps` label with `hash`.
-    relabelled: HashSet<Uid>,
+    relabeled: HashSet<Uid>,
     /// All other revisions, the oldest first.
     pub(super) old: Vec<Arc<ControllerRevision>>,
 }
 
 impl Present {
-    /// What is observed once its pods are labelled; `None` if no label changes.
-    pub(super) fn relabelled(&self, view: &View) -> Option<View> {
-        if self.relabelled.is_empty() {
+    /// What is observed once its pods are labeled; `None` if no label changes.
+    pub(super) fn relabeled(&self, view: &View) -> Option<View> {
+        if self.relabeled.is_empty() {
             return None;
         }
         let mut view = view.clone();
-        for pod in view.pods.iter_mut().filter(|pod| self.relabelled.contains(&pod.metadata.uid)) {
+        for pod in view.pods.iter_mut().filter(|pod| self.relabeled.contains(&pod.metadata.uid)) {
             let labels = &mut Arc::make_mut(pod).metadata.labels;
             *labels = labels.with(REVISION_LABEL, &self.hash);
         }
@@ -84,11 +84,11 @@ pub(super) fn settle(
     let newest = equal.pop();
     let others = old.iter().chain(&equal).filter(|revision| is_at_hand(revision));
     steps.extend(others.filter_map(|revision| amend(revision, None)).map(Step::Write));
-    let mut relabelled = HashSet::default();
+    let mut relabeled = HashSet::default();
     let hash = match newest {
         Some(newest) => {
             let hash = hash_of(&newest);
-            steps.extend(deduplicate(claims, &hash, &equal, &mut relabelled));
+            steps.extend(deduplicate(claims, &hash, &equal, &mut relabeled));
             let next = revisions::next_number(&old);
             let number = (newest.revision < next && !old.is_empty()).then_some(next);
             if is_at_hand(&newest) {
@@ -104,7 +104,7 @@ pub(super) fn settle(
             None => create(view, document, revisions::next_number(&old), &mut steps)?,
         },
     };
-    Ok(Present { hash, steps, relabelled, old })
+    Ok(Present { hash, steps, relabeled, old })
 }
 
 /// Gives a revision the label that it lacks, and a number.
@@ -143,7 +143,7 @@ fn deduplicate(
     claims: &Claims<'_>,
     hash: &str,
     others: &[Arc<ControllerRevision>],
-    relabelled: &mut HashSet<Uid>,
+    relabeled: &mut HashSet<Uid>,
 ) -> Vec<Step> {
     let carried: HashSet<&str> = claims
         .kept
@@ -166,7 +166,7 @@ fn deduplicate(
     let pods = claims.kept.iter().filter(|pod| is_of_duplicate(pod));
     let relabel: Vec<Write> = pods
         .map(|pod| {
-            relabelled.insert(pod.metadata.uid.clone());
+            relabeled.insert(pod.metadata.uid.clone());
             writes::relabel_pod(pod, hash)
         })
         .collect();

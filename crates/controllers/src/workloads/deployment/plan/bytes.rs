@@ -43,7 +43,7 @@ pub(super) fn new_replica_set(
     let mut spec = Vec::with_capacity(deployment.spec.template.len() + selector.len() + 64);
     put_varint_field(&mut spec, field!(ReplicaSetSpec, replicas), member.replicas as u64);
     put_bytes(&mut spec, field!(ReplicaSetSpec, selector), &selector);
-    let template = Template::labelled(&deployment.spec.template, &hash)?;
+    let template = Template::labeled(&deployment.spec.template, &hash)?;
     put_bytes(&mut spec, field!(ReplicaSetSpec, template), &template);
     deployment.spec.min_ready_seconds.encode(field!(ReplicaSetSpec, minReadySeconds), &mut spec);
     let mut set = Vec::with_capacity(spec.len() + 512);

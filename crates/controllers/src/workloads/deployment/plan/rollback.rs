@@ -69,7 +69,7 @@ fn update(draft: &Draft<'_>, to: i64) -> Result<Plan, Unplannable> {
             annotations.extend(theirs.map(|(key, value)| (key.as_str(), value.as_str())));
             let name = &deployment.metadata.name;
             let message = format!("Rolled back deployment {name:?} to revision {revision}");
-            let template = Template::unlabelled(&member.object.spec.template)?;
+            let template = Template::unlabeled(&member.object.spec.template)?;
             (Some(template), event(false, "DeploymentRollback", message))
         }
         Outcome::Unchanged => {

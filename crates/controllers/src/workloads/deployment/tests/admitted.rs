@@ -21,7 +21,7 @@ fn created(image: &str, collisions: Option<i32>, change: impl FnOnce(&mut Replic
         set.metadata.generation = 1;
         set.status.observed_generation = 1;
         set.metadata.labels = labels(&[("app", "web"), ("pod-template-hash", &hash)]);
-        set.spec.template = Raw(Template::labelled(&template(image), &hash).unwrap().into());
+        set.spec.template = Raw(Template::labeled(&template(image), &hash).unwrap().into());
         change(set);
     })
 }
@@ -94,7 +94,7 @@ fn replica_set_that_was_rolled_out_last_comes_first_of_several_spellings() {
     let set = |revision: i32, size: i32, memory: &str| {
         let template = asking(memory);
         replica_set(revision, size, |set| {
-            set.spec.template = Raw(Template::labelled(&template, "h").unwrap().into());
+            set.spec.template = Raw(Template::labeled(&template, "h").unwrap().into());
         })
     };
     let present = deployment(|deployment| deployment.spec.template = asking("1073741824"));

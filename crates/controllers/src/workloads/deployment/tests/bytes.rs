@@ -97,7 +97,7 @@ fn the_new_replica_set_is_the_deployments_template_with_the_hash() {
     assert_eq!(set.spec.selector.match_labels, wanted);
     assert_eq!(set.spec.selector.match_expressions, deployment.spec.selector.match_expressions);
     assert_eq!((set.spec.min_ready_seconds, set.spec.replicas), (5, Some(10)));
-    assert_eq!(set.spec.template.as_ref(), Template::labelled(&deployment.spec.template, &hash).unwrap());
+    assert_eq!(set.spec.template.as_ref(), Template::labeled(&deployment.spec.template, &hash).unwrap());
     assert!(Template::new(&deployment.spec.template).unwrap().is_same_as(&set.spec.template).unwrap());
 }
 

@@ -23,8 +23,8 @@ fn an_orphan_is_adopted_after_a_live_look_and_nothing_else_happens() {
 
 #[test]
 fn what_is_no_longer_selected_is_released_and_does_not_count() {
-    let relabelled = replica_set(1, 10, |set| set.metadata.labels = labels(&[("app", "other")]));
-    let plan = plan_of(&deployment(|_| {}), &[relabelled]);
+    let relabeled = replica_set(1, 10, |set| set.metadata.labels = labels(&[("app", "other")]));
+    let plan = plan_of(&deployment(|_| {}), &[relabeled]);
     let patch =
         json!({"metadata": {"uid": "uid-1", "ownerReferences": [{"$patch": "delete", "uid": "web-uid"}]}});
     let steps = steps(&plan);

@@ -90,7 +90,7 @@ pub(super) fn replica_set(revision: i32, size: i32, change: impl FnOnce(&mut Rep
     };
     let mut set = ReplicaSet { metadata, ..ReplicaSet::default() };
     set.spec.replicas = Some(size);
-    set.spec.template = Raw(coxswain_machinery::model::template::Template::labelled(
+    set.spec.template = Raw(coxswain_machinery::model::template::Template::labeled(
         &template(&format!("nginx:{revision}")),
         &hash,
     )

@@ -19,7 +19,7 @@ use coxswain_machinery::api::pod::{Pod, PodCondition};
 use coxswain_machinery::api::policy::PodDisruptionBudget;
 use coxswain_machinery::api::{AnyObject, Kind, Object};
 use coxswain_machinery::framework::{Observation, Reads, Selecting};
-use coxswain_machinery::informer::{Labelled, Lister, Store};
+use coxswain_machinery::informer::{Labeled, Lister, Store};
 use coxswain_machinery::model::plan::{Patch, Step, Verb, Write};
 use coxswain_machinery::model::{Failure, Key, Plan};
 use coxswain_machinery::wire::{IntOrString, Message as _, Time};
@@ -215,7 +215,7 @@ impl Bench {
         Controller {
             budgets: Lister::new(Arc::clone(&self.budgets)),
             selecting: Selecting::new(&self.budgets),
-            pods: Labelled::new(&self.pods),
+            pods: Labeled::new(&self.pods),
             sizes: Sizes {
                 deployments: Lister::new(Arc::clone(&self.deployments)),
                 replica_sets: Lister::new(Arc::clone(&self.replica_sets)),

@@ -53,8 +53,8 @@ fn a_pod_concerns_all_that_select_it_or_did() {
     assert_eq!(told(&map, is(|_| {}), is(unready)), ours);
     assert_eq!(told(&map, is(|_| {}), is(deleting)), ours);
     assert_eq!(told(&map, is(|_| {}), is(|pod| pod.metadata.owner_references.clear())), ours);
-    let relabelled = is(|pod| pod.metadata.labels = labels(&[("app", "api")]));
-    assert_eq!(told(&map, is(|_| {}), relabelled), ["all", "all", "api", "twin", "web"]);
+    let relabeled = is(|pod| pod.metadata.labels = labels(&[("app", "api")]));
+    assert_eq!(told(&map, is(|_| {}), relabeled), ["all", "all", "api", "twin", "web"]);
     assert_eq!(told(&map, is(|_| {}), is(|pod| pod.status.phase = "Succeeded".into())), [""; 0]);
     assert_eq!(told(&map, is(|_| {}), is(|pod| pod.metadata.resource_version = "9".into())), [""; 0]);
 }

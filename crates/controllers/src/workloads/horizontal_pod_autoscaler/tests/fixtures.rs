@@ -26,7 +26,7 @@ use coxswain_machinery::executor::{ActionState, Effect, WriteEffect};
 use coxswain_machinery::framework::{
     ApiError, ApiResource, ApiResources, Memory as _, Observation, Outcome, Read, Reads, ReconcileEnd,
 };
-use coxswain_machinery::informer::{Labelled, Lister, Store};
+use coxswain_machinery::informer::{Labeled, Lister, Store};
 use coxswain_machinery::model::clock::{SteadyClock, SteadyTime};
 use coxswain_machinery::model::plan::{Cooldown, Step, Verb, Write};
 use coxswain_machinery::model::selector::Selector;
@@ -268,7 +268,7 @@ impl Bench {
     pub(super) fn room(&self) -> Controller {
         Controller {
             autoscalers: Lister::new(Arc::clone(&self.autoscalers)),
-            pods: Labelled::new(&self.pods),
+            pods: Labeled::new(&self.pods),
             settings: self.settings,
             remembering: Arc::clone(&self.remembering),
             steady: SteadyClock::stopped_at(self.steady()),

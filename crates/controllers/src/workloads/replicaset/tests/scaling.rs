@@ -264,8 +264,8 @@ fn a_pod_that_is_not_selected_any_more_is_released() {
 #[test]
 fn a_replica_set_on_its_way_out_only_counts() {
     let set = replica_set(|set| set.metadata.deletion_timestamp = super::fixtures::ago(5));
-    let relabelled = |pod: &mut Pod| pod.metadata.labels = labels(&[("app", "api")]);
-    let bench = Bench::of(&set, &[pod("a", |_| {}), pod("b", orphaned), pod("c", relabelled)]);
+    let relabeled = |pod: &mut Pod| pod.metadata.labels = labels(&[("app", "api")]);
+    let bench = Bench::of(&set, &[pod("a", |_| {}), pod("b", orphaned), pod("c", relabeled)]);
     assert_eq!(bench.lines(), ["update replicasets.apps/status default/web 1: 1/1/1/1+0"]);
 }
 
@@ -281,8 +281,8 @@ fn a_refusal_is_in_nobodys_way() {
     cluster.happen(Event::Reconcile);
     assert_eq!(cluster.active().len(), 2);
 
-    let relabelled = |pod: &mut Pod| pod.metadata.labels = labels(&[("app", "api")]);
-    let claims = [pod("a", relabelled), pod("b", relabelled), pod("c", orphaned), pod("d", orphaned)];
+    let relabeled = |pod: &mut Pod| pod.metadata.labels = labels(&[("app", "api")]);
+    let claims = [pod("a", relabeled), pod("b", relabeled), pod("c", orphaned), pod("d", orphaned)];
     let plan = Bench::of(&replica_set(|_| {}), &claims).plan();
     let [Step::Verify(_), Step::Each(claims), ..] = plan.steps.as_slice() else { panic!("{plan:?}") };
     let mut names: Vec<&str> = claims.iter().map(|claim| claim.key.name.as_str()).collect();
@@ -309,8 +309,8 @@ fn a_failed_claim_leaves_everything_to_the_retry() {
 
 #[test]
 fn replicaset_releases_pods_although_the_check_before_adoptions_fails() {
-    let relabelled = |pod: &mut Pod| pod.metadata.labels = labels(&[("app", "api")]);
-    let bench = Bench::of(&replica_set(|_| {}), &[pod("a", orphaned), pod("b", relabelled)]);
+    let relabeled = |pod: &mut Pod| pod.metadata.labels = labels(&[("app", "api")]);
+    let bench = Bench::of(&replica_set(|_| {}), &[pod("a", orphaned), pod("b", relabeled)]);
     let mut check = refused(writes(&bench.plan())[0], "gone");
     (check.verb, check.kind) = ("", &coxswain_machinery::api::kinds::REPLICA_SETS);
     let again = bench.plan_after(&[check]);

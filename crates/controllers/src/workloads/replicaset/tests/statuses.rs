@@ -15,7 +15,7 @@ fn since(seconds: i64) -> impl FnOnce(&mut Pod) {
 }
 
 #[test]
-fn it_counts_what_is_labelled_ready_available_and_terminating() {
+fn it_counts_what_is_labeled_ready_available_and_terminating() {
     let bench = Bench::of(
         &replica_set(|set| {
             set.spec.replicas = Some(5);
@@ -26,7 +26,7 @@ fn it_counts_what_is_labelled_ready_available_and_terminating() {
             pod("available", since(31)),
             pod("ready", since(20)),
             pod("starting", unready),
-            pod("half-labelled", |pod| pod.metadata.labels = labels(&[("app", "web")])),
+            pod("half-labeled", |pod| pod.metadata.labels = labels(&[("app", "web")])),
             pod("adopted", orphaned),
             pod("going", deleting),
             // Neither is ours and still selected.

@@ -132,9 +132,9 @@ fn a_set_that_is_being_deleted_deletes_no_pod_and_still_counts() {
 
 #[test]
 fn pods_are_adopted_after_a_live_look_and_released_when_they_do_not_match() {
-    let relabelled: State = |pod| pod.metadata.labels = labels(&[("app", "api")]);
+    let relabeled: State = |pod| pod.metadata.labels = labels(&[("app", "api")]);
     assert_eq!(
-        acts(three, &[(0, orphaned), (1, relabelled)]),
+        acts(three, &[(0, orphaned), (1, relabeled)]),
         [r#"verify default/web Alive("web-uid")"#, "patch web-1 & patch web-0"]
     );
     let stranger: State = |pod| {
@@ -254,11 +254,11 @@ fn after_claims(pods: &[Member<'_>], answers: Vec<(&str, WriteEffect, Option<Arc
 
 #[test]
 fn tolerated_release_does_not_lead_to_the_same_plan_again() {
-    let relabelled: State = |pod| pod.metadata.labels = labels(&[("app", "api")]);
-    let pods = [(0, "web:1", OK), (1, "web:1", relabelled)];
+    let relabeled: State = |pod| pod.metadata.labels = labels(&[("app", "api")]);
+    let pods = [(0, "web:1", OK), (1, "web:1", relabeled)];
     // Refused with 422, or the pod is gone; a webhook has restored the reference.
     let restored = pod(1, "web:1", |pod| {
-        relabelled(pod);
+        relabeled(pod);
         pod.metadata.resource_version = "50".into();
     });
     for (change, answer) in [(WriteEffect::Nothing, None), (WriteEffect::Stored("50".into()), Some(restored))]
@@ -280,8 +280,8 @@ fn adopted_pod_counts_in_the_same_reconcile_as_the_server_answered() {
 
 #[test]
 fn lost_answer_of_a_release_settles_nothing() {
-    let relabelled: State = |pod| pod.metadata.labels = labels(&[("app", "api")]);
-    let then = after_claims(&[(0, "web:1", relabelled)], vec![("web-0", WriteEffect::Unknown, None)]);
+    let relabeled: State = |pod| pod.metadata.labels = labels(&[("app", "api")]);
+    let then = after_claims(&[(0, "web:1", relabeled)], vec![("web-0", WriteEffect::Unknown, None)]);
     assert_eq!(then, ["patch web-0"]);
 }
 

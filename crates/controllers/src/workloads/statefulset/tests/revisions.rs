@@ -251,8 +251,8 @@ fn statefulset_history_is_cut_although_the_new_revision_is_refused() {
 fn statefulset_releases_pods_although_the_check_before_adoptions_fails() {
     let bench = bench("web:1");
     bench.pods.upsert(&(pod(0, "web:1", orphaned) as AnyObject));
-    let relabelled: fn(&mut Pod) = |pod| pod.metadata.labels = labels(&[("app", "api")]);
-    bench.pods.upsert(&(pod(1, "web:1", relabelled) as AnyObject));
+    let relabeled: fn(&mut Pod) = |pod| pod.metadata.labels = labels(&[("app", "api")]);
+    bench.pods.upsert(&(pod(1, "web:1", relabeled) as AnyObject));
     let failure = refused(&STATEFUL_SETS, "", "web", "gone");
     let plan = plan::plan(&bench.view(&[failure]), now()).0;
     let names: Vec<&str> = plan.writes().map(|write| write.key.name.as_str()).collect();

@@ -144,11 +144,11 @@ fn pod_of_an_abandoned_template_that_never_ran_is_replaced() {
     assert_eq!(acts(plain, "web:2", pending), ["delete web-1 web-1-uid"]);
     assert_eq!(acts(plain, "web:1", pending), [""; 0], "it is of the present template");
     assert_eq!(acts(plain, "web:2", unready), [""; 0], "it has run");
-    let initialising: State = |pod| {
+    let initializing: State = |pod| {
         pending(pod);
         pod.status.init_container_statuses = std::iter::once(ContainerStatus::default()).collect();
     };
-    assert_eq!(acts(plain, "web:2", initialising), [""; 0], "an init container runs");
+    assert_eq!(acts(plain, "web:2", initializing), [""; 0], "an init container runs");
     let held_back: fn(&mut StatefulSet) = |set| {
         let partition = Some(2);
         let rolling = RollingUpdateStatefulSet { partition, ..RollingUpdateStatefulSet::default() };
