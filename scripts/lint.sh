@@ -1,22 +1,23 @@
 #!/usr/bin/env bash
-# Formatting, lints, licences. Warnings are errors here, and only here: RUSTFLAGS stays untouched, so that
+# Checks formatting, spelling, lints and licenses. Only this script makes warnings errors. It leaves RUSTFLAGS alone, so that
 # nothing is built twice.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 cargo fmt --all --check
+scripts/spelling.sh
 scripts/proto-lint.sh
 scripts/dashboard-check.sh
 cargo clippy --workspace --all-targets -- -D warnings
-# The fuzz targets are crates of their own, with what they depend on; nothing else compiles them.
+# The fuzz targets are separate crates with dependencies of their own. No other command compiles them.
 for fuzz in fuzz crates/cel-check/fuzz; do
     cargo fmt --manifest-path "$fuzz/Cargo.toml" --check
     [ -z "${COXSWAIN_FULL:-}" ] ||
         CARGO_TARGET_DIR=target/fuzz cargo clippy --locked --manifest-path "$fuzz/Cargo.toml" -- -D warnings
 done
 
-# cargo-deny comes from the registry and is kept outside of the checkout. It fetches the advisory database from a host
-# that not every machine reaches, so advisories are scripts/audit.sh's, and the rest is checked everywhere.
+# cargo-deny is installed from the registry and cached outside of the checkout. scripts/audit.sh checks advisories, because not every
+# machine reaches the host of the advisory database.
 tools="${COXSWAIN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/coxswain}/tools"
 deny="$tools/bin/cargo-deny"
 if [ ! -x "$deny" ]; then
@@ -27,7 +28,7 @@ fi
 
 unformatted=$(gofmt -l tests/controlplane tests/oracle)
 if [ -n "$unformatted" ]; then
-    printf 'lint: not formatted by gofmt: %s\n' "$unformatted" >&2
+    printf 'lint: run gofmt -w on these files: %s\n' "$unformatted" >&2
     exit 1
 fi
 (cd tests/controlplane && go vet ./...)

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Builds a tool that tests stand on, from the version that is pinned, and prints where it is: `helm`, `umoci`, `kubeadm`,
-# `cargo-cyclonedx`, `mdbook`; `crds` is the directory of the Prometheus Operator's custom resource definitions. Kept outside of the
-# checkout, under ${COXSWAIN_CACHE:-${XDG_CACHE_HOME:-~/.cache}/coxswain}/tools.
+# Builds a tool of the tests or of `make lint` at its pinned version, and prints the path of the program: `helm`, `umoci`, `kubeadm`,
+# `cargo-cyclonedx`, `mdbook`, `typos`. `crds` is the directory of the Prometheus Operator's custom resource definitions. The tools are
+# cached outside of the checkout, under ${COXSWAIN_CACHE:-${XDG_CACHE_HOME:-~/.cache}/coxswain}/tools.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "${BASH_SOURCE[0]}")/../tests/deploying"
-name=$1
+name=${1:?usage: scripts/tool.sh NAME}
 tools="${COXSWAIN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/coxswain}/tools"
 say() { printf 'tool: %s\n' "$*" >&2; }
 export CGO_ENABLED=0 GOFLAGS="-mod=readonly -buildvcs=false" GOWORK=off
@@ -13,7 +13,7 @@ export CGO_ENABLED=0 GOFLAGS="-mod=readonly -buildvcs=false" GOWORK=off
 case $name in
     helm)
         package=helm.sh/helm/v3/cmd/helm
-        # What it takes for the version of a cluster that it does not ask.
+        # Helm renders for this version of Kubernetes when it does not connect to a cluster.
         IFS=. read -r major minor _ <<<"$(cd helm && go list -m -f '{{.Version}}' k8s.io/client-go)"
         flags="-s -w -X helm.sh/helm/v3/internal/version.version=$(cd helm && go list -m -f '{{.Version}}' helm.sh/helm/v3)"
         for part in chartutil lint/rules; do
@@ -26,7 +26,7 @@ case $name in
         ;;
     kubeadm)
         package=k8s.io/kubernetes/cmd/kubeadm
-        # By its own version it chooses the versions of a cluster that it takes.
+        # kubeadm derives the supported versions of a cluster from its own version.
         version=$(cd kubeadm && go list -m -f '{{.Version}}' k8s.io/kubernetes)
         IFS=. read -r major minor _ <<<"${version#v}"
         flags="-s -w"
@@ -34,12 +34,12 @@ case $name in
             flags+=" -X $part.gitVersion=$version -X $part.gitMajor=$major -X $part.gitMinor=$minor"
         done
         ;;
-    cargo-cyclonedx | mdbook)
-        declare -A versions=([cargo-cyclonedx]=0.5.9 [mdbook]=0.5.4)
-        version=${versions[$name]}
+    cargo-cyclonedx | mdbook | typos)
+        declare -A crates=([typos]=typos-cli) versions=([cargo-cyclonedx]=0.5.9 [mdbook]=0.5.4 [typos]=1.52.0)
+        crate=${crates[$name]:-$name} version=${versions[$name]}
         if [ ! -x "$tools/$name-$version/bin/$name" ]; then
-            say "installing $name $version (once)"
-            cargo install --quiet --locked --root "$tools/$name-$version" --version "$version" "$name" >&2
+            say "installing $crate $version (once)"
+            cargo install --quiet --locked --root "$tools/$name-$version" --version "$version" "$crate" >&2
         fi
         echo "$tools/$name-$version/bin/$name"
         exit
@@ -51,7 +51,7 @@ case $name in
         exit
         ;;
     *)
-        say "there is no tool $name"
+        say "unknown tool $name; use helm, umoci, kubeadm, cargo-cyclonedx, mdbook, typos or crds"
         exit 2
         ;;
 esac

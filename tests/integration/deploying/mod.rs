@@ -10,6 +10,7 @@ mod grants;
 mod image;
 mod install;
 mod kubelet;
+mod linting;
 mod manifests;
 mod plugin;
 mod policy;
