@@ -1,4 +1,4 @@
-//! `docs/metrics.md`: its tables are made of what is declared. `make docs` rewrites them.
+//! Compares the tables of `docs/metrics.md` with the declared metrics. `make docs` rewrites the tables.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -16,7 +16,8 @@ fn table<'a>(metrics: impl Iterator<Item = &'a Declared>) -> String {
             metric.name,
             kind(metric.kind),
             labels.join(", "),
-            metric.help.replace('|', "\\|"),
+            // mdBook takes `<error>` for a tag.
+            metric.help.replace('|', "\\|").replace('<', "\\<"),
         );
     }
     table.push('\n');
