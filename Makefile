@@ -26,7 +26,7 @@ test-all: export PROPTEST_CASES ?= 4096
 test-all: test soak ## The same in full depth: more cases of every property, the long tests at full length, and the audit
 	@scripts/audit.sh || [ $$? = 3 ] # What cannot be looked up here is said, and fails nobody.
 
-lint: ## Check formatting, spelling, lints and licenses
+lint: ## Check formatting, spelling, prose, lints and licenses
 	@scripts/lint.sh
 
 audit: ## Look up what all of this depends on in databases of advisories; fails if any cannot be reached

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Checks formatting, spelling, lints and licenses. Only this script makes warnings errors. It leaves RUSTFLAGS alone, so that
+# Checks formatting, spelling, prose, lints and licenses. Only this script makes warnings errors. It leaves RUSTFLAGS alone, so that
 # nothing is built twice.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 cargo fmt --all --check
 scripts/spelling.sh
+scripts/prose.sh
 scripts/proto-lint.sh
 scripts/dashboard-check.sh
 cargo clippy --workspace --all-targets -- -D warnings

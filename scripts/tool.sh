@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds a tool of the tests or of `make lint` at its pinned version, and prints the path of the program: `helm`, `umoci`, `kubeadm`,
-# `cargo-cyclonedx`, `mdbook`, `typos`. `crds` is the directory of the Prometheus Operator's custom resource definitions. The tools are
+# `cargo-cyclonedx`, `mdbook`, `typos`, `vale`. `crds` is the directory of the Prometheus Operator's custom resource definitions. The tools are
 # cached outside of the checkout, under ${COXSWAIN_CACHE:-${XDG_CACHE_HOME:-~/.cache}/coxswain}/tools.
 set -euo pipefail
 export LC_ALL=C
@@ -34,6 +34,15 @@ case $name in
             flags+=" -X $part.gitVersion=$version -X $part.gitMajor=$major -X $part.gitMinor=$minor"
         done
         ;;
+    vale)
+        # The pins are next to those of the other tools of `make lint`.
+        cd ../../scripts
+        package=github.com/vale-cli/vale/v3/cmd/vale
+        flags="-s -w -X main.version=$(cd vale && go list -m -f '{{.Version}}' github.com/vale-cli/vale/v3)"
+        # Vale parses source code with tree-sitter, in C. Coxswain has only its prose checked, so the parsers need no optimization, which
+        # would take minutes.
+        export CGO_ENABLED=1 CGO_CFLAGS="-O0 -w"
+        ;;
     cargo-cyclonedx | mdbook | typos)
         declare -A crates=([typos]=typos-cli) versions=([cargo-cyclonedx]=0.5.9 [mdbook]=0.5.4 [typos]=1.52.0)
         crate=${crates[$name]:-$name} version=${versions[$name]}
@@ -51,7 +60,7 @@ case $name in
         exit
         ;;
     *)
-        say "unknown tool $name; use helm, umoci, kubeadm, cargo-cyclonedx, mdbook, typos or crds"
+        say "unknown tool $name; use helm, umoci, kubeadm, cargo-cyclonedx, mdbook, typos, vale or crds"
         exit 2
         ;;
 esac

@@ -32,7 +32,7 @@ pub(crate) fn derive(outcomes: &[Outcome]) -> Option<Outcome> {
         (whole(memory_growth()), Target::Value(FLAT)),
         (whole(cpu_growth()), Target::Value(FLAT)),
     ];
-    let about = "Differences between the starts above, each pod with the ConfigMap and the Secret beside it.";
+    let about = "Differences between the starts above, each pod with its ConfigMap and its Secret.";
     let mut outcome = Outcome::new("growth with the cluster".to_owned(), about.to_owned(), &[], targets);
     for program in [Program::Go, Program::Coxswain] {
         for round in 0.. {

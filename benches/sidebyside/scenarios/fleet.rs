@@ -237,10 +237,10 @@ impl Scenario for Zone {
 
     fn about(&self) -> String {
         format!(
-            "Of {} nodes the {} of one zone fall silent, each with {PODS_OF_A_NODE} pods that tolerate nothing. They are tainted \
-             ({RATE}), and the pods are marked and evicted. --kube-api-qps never limits.",
-            self.nodes,
-            self.lost().len()
+            "{} of {} nodes, all in one zone, stop renewing their Leases. Each has {PODS_OF_A_NODE} pods without tolerations. The nodes \
+             are tainted ({RATE}), and the pods are marked and evicted. --kube-api-qps never limits.",
+            self.lost().len(),
+            self.nodes
         )
     }
 

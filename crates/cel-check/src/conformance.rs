@@ -304,11 +304,11 @@ fn table() -> String {
     format!(
         "# CEL's conformance tests\n\
          Written by `COXSWAIN_REGENERATE=1 cargo test -p cel-check conformance`, from `tests/simple/testdata` of the Go module\n\
-         `cel.dev/expr`. What passes and what is left out is said in `src/conformance.rs`.\n\n\
+         `cel.dev/expr`. `src/conformance.rs` decides which tests pass and which are left out.\n\n\
          | file | passed | failed | left out |\n|---|---:|---:|---:|\n{rows}| **all** | {passed} | {failed} | {left_out} |\n\n\
          ## Failed\n\
          Kubernetes' CEL has no `reverse()` of strings, and its `cel-go` takes `[optional.of(1), null]` for a list of null.\n\n\
-         {failures}\n## Left out\n\n| what | tests |\n|---|---:|\n{left_out_for}"
+         {failures}\n## Left out\n\n| reason | tests |\n|---|---:|\n{left_out_for}"
     )
 }
 
