@@ -54,5 +54,24 @@ fn prose_linter_rejects_planted_bad_sentences() {
     let (accepts, output) = lint("scripts/prose.sh", "planted.md", good);
     assert!(accepts, "{output}");
     let script = fs::read_to_string(file("scripts/lint.sh")).expect("a script");
-    assert!(script.contains("\nscripts/prose.sh\n"), "make lint checks the prose of all documents");
+    assert!(
+        script.contains("\nscripts/prose.sh\n"),
+        "make lint checks the prose of all documents and strings"
+    );
+}
+
+/// Strings of tests are not checked.
+#[test]
+fn prose_linter_rejects_planted_bad_strings() {
+    let source = |text: &str| format!("fn planted() {{ tracing::warn!(\"{text}\"); }}\n");
+    let (accepts, output) = lint("scripts/prose.sh", "planted.rs", &source("Who asked knows it anew"));
+    assert!(
+        !accepts && output.contains("Coxswain.Headless") && output.contains("Coxswain.Connectives"),
+        "{output}"
+    );
+    assert!(output.contains("planted.rs:1"), "{output}");
+    let tests = "#[cfg(test)]\nmod tests { fn test() { panic!(\"Who asked knows it anew\"); } }\n";
+    let good = source("Failed to list {what}") + tests;
+    let (accepts, output) = lint("scripts/prose.sh", "planted.rs", &good);
+    assert!(accepts, "{output}");
 }
