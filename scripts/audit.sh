@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Looks up what this repository depends on in databases of advisories: Rust, Go, npm, Python. Not every machine reaches each of
-# them. What could not be looked up is said, and is never taken for clean. Ends with 1 when there is an advisory, and else with 3
-# when something could not be looked up.
+# Looks up all dependencies in the advisory databases of Rust, Go, npm and Python. Not every machine reaches each database. The script
+# prints each lookup that failed, and never counts it as clean. Exit codes: 1 if there is an advisory, otherwise 3 if a lookup
+# failed.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -11,14 +11,14 @@ trap 'rm -rf "$work"' EXIT
 found=0 unknown=0
 
 clean() { printf 'audit: %s: no advisory (%s)\n' "$1" "$2"; }
-advised() { printf 'audit: %s: THERE ARE ADVISORIES:\n%s\n' "$1" "$2" >&2; found=1; }
+advised() { printf 'audit: %s: ADVISORIES:\n%s\n' "$1" "$2" >&2; found=1; }
 unasked() { printf 'audit: %s: NOT LOOKED UP: %s\n' "$1" "$(tail -n 1 <<<"$2")" >&2; unknown=1; }
 
-# RustSec's database is a git repository of a host that few build machines reach.
+# RustSec's database is a git repository on a host that few build machines reach.
 rust() {
     local deny="$tools/bin/cargo-deny" lock said
     if [ ! -x "$deny" ]; then
-        unasked Rust "cargo-deny is not there: run make lint first"
+        unasked Rust "cargo-deny is not installed; run make lint first"
         return
     fi
     if ! said=$("$deny" --log-level error fetch db 2>&1); then
@@ -34,7 +34,7 @@ rust() {
     done
 }
 
-# Go's database is a Go module, so whoever has modules has it: the newest version, checked by its sum as any other.
+# Go's database is a Go module, so a module proxy serves it. The script fetches the newest version; Go verifies its checksum.
 go_modules() {
     local version dir said
     if ! version=$(cd "$work" && go list -m -f '{{.Version}}' golang.org/x/vulndb@latest 2>"$work/said") ||
@@ -43,10 +43,10 @@ go_modules() {
         return
     fi
     if ! (cd clients/go && go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 -db="file://$dir/data/osv" -format json ./...) >"$work/go.json" 2>"$work/said"; then
-        unasked clients/go "govulncheck does not run: $(cat "$work/said")"
+        unasked clients/go "govulncheck failed: $(cat "$work/said")"
         return
     fi
-    # The standard library is that of who builds: of no version that is named here.
+    # The standard library is that of the builder's Go, so its advisories do not fail the audit.
     if said=$(python3 - "$work/go.json" <<'PYTHON'
 import json, sys
 
@@ -62,7 +62,7 @@ while text[at:].strip():
             fixed = finding.get("fixed_version") or "no version"
             modules[finding["osv"]] = f'{finding["osv"]}: {trace["module"]} {trace["version"]}, fixed in {fixed}'
 if own:
-    print(f"audit: the Go that is installed here has {len(own)} advisories of its own: build with a newer one", file=sys.stderr)
+    print(f"audit: the installed Go has {len(own)} advisories; build with a newer version", file=sys.stderr)
 print("\n".join(sorted(modules.values())))
 sys.exit(bool(modules))
 PYTHON
@@ -81,12 +81,12 @@ npm_packages() {
         elif said=$(python3 -c 'import json, sys; print("\n".join(sorted(json.load(sys.stdin)["vulnerabilities"])))' <"$work/npm.json" 2>/dev/null); then
             advised "$folder" "$said"
         else
-            unasked "$folder" "$(grep -m 1 -E '[0-9]{3}|ENOTFOUND|ECONN|ETIMEDOUT' "$work/said" || echo "npm audit says nothing")"
+            unasked "$folder" "$(grep -m 1 -E '[0-9]{3}|ENOTFOUND|ECONN|ETIMEDOUT' "$work/said" || echo "npm audit printed nothing")"
         fi
     done
 }
 
-# pip-audit skips what it cannot look up, and calls the rest clean.
+# pip-audit skips failed lookups and reports the rest as clean.
 python_packages() {
     local venv="$tools/pip-audit-2.10.1" said
     if [ ! -e "$venv/.complete" ]; then
@@ -108,7 +108,7 @@ except ValueError:
     packages = []
 bad = [f'{each["name"]} {each["version"]}: {vuln["id"]}' for each in packages for vuln in each.get("vulns", [])]
 skipped = [each["skip_reason"] for each in packages if "skip_reason" in each]
-print("\n".join(bad or skipped[:1] or ["pip-audit says nothing"]))
+print("\n".join(bad or skipped[:1] or ["pip-audit printed nothing"]))
 sys.exit(1 if bad else 3 if skipped or not packages else 0)
 PYTHON
     )
@@ -125,6 +125,6 @@ npm_packages
 python_packages
 if [ $found = 1 ]; then exit 1; fi
 if [ $unknown = 1 ]; then
-    echo "audit: look up what is left where its database can be reached: make audit" >&2
+    echo "audit: run make audit on a machine that reaches the remaining databases" >&2
     exit 3
 fi

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# The clients in Go, Python and TypeScript.
+# Generates, checks and runs the clients in Go, Python and TypeScript.
 #
-#   clients.sh generate                                        makes the generated code anew
-#   clients.sh check                                           fails if that changes anything, then lints and unit-tests
-#   clients.sh packages                                        installs what the TypeScript client is built with
+#   clients.sh generate                                        generates code from proto/
+#   clients.sh check                                           fails if `generate` changes a file; then runs linters and unit tests
+#   clients.sh packages                                        installs the build dependencies of the TypeScript client
 #   clients.sh test ADDRESS CA_FILE TOKEN_FILE [CONTROLLER [API_SERVER]]
-#                                                              runs the same scenario in each language on a live manager;
-#                                                              with an API server, the leader is found by its Lease
+#                                                              runs one scenario in each language on a running manager;
+#                                                              with API_SERVER, the client finds the leader by its Lease
 #   clients.sh pod API_SERVER CA_FILE TOKEN_FILE               runs the example for pods in each language
 set -euo pipefail
 start=$PWD
@@ -24,22 +24,22 @@ generate() {
 
 check() {
     local before after
-    # What is there by name and content, whether or not it is committed.
+    # The snapshot has names and contents, also of files that are not committed.
     before=$(snapshot)
     generate
     after=$(snapshot)
     if [ "$before" != "$after" ]; then
         diff <(printf '%s\n' "$before") <(printf '%s\n' "$after") | grep '^[<>]' >&2 || true
-        echo "clients: the generated code is not what proto/ gives: run scripts/clients.sh generate and commit" >&2
+        echo "clients: the generated code differs from proto/; run scripts/clients.sh generate and commit the result" >&2
         exit 1
     fi
     if grep -l '"resolved"' typescript/package-lock.json ../scripts/buf/package-lock.json; then
-        echo "clients: a lock file names a registry's host" >&2
+        echo "clients: the lock files above name the host of a registry; remove the fields \"resolved\"" >&2
         exit 1
     fi
     step "checking go"
     unformatted=$(cd go && gofmt -l .)
-    [ -z "$unformatted" ] || { printf 'clients: not formatted by gofmt: %s\n' "$unformatted" >&2; exit 1; }
+    [ -z "$unformatted" ] || { printf 'clients: run gofmt -w on these files: %s\n' "$unformatted" >&2; exit 1; }
     (cd go && go vet ./... && go test ./... && cd internal/generate && go vet ./...)
     step "checking python"
     python=$(python/environment.sh)
@@ -56,7 +56,7 @@ snapshot() {
 
 scenarios() {
     [ $# -ge 3 ] || { echo "usage: clients.sh test ADDRESS CA_FILE TOKEN_FILE [CONTROLLER [API_SERVER]]" >&2; exit 2; }
-    # Paths are the caller's; the scenarios run elsewhere.
+    # Paths are relative to the caller's directory; the scenarios run in another one.
     set -- "$1" "$(cd "$start" && realpath "$2")" "$(cd "$start" && realpath "$3")" "${@:4}"
     (cd go && go run ./scenario "$@")
     python=$(python/environment.sh)
@@ -68,7 +68,7 @@ scenarios() {
 pod() {
     [ $# = 3 ] || { echo "usage: clients.sh pod API_SERVER CA_FILE TOKEN_FILE" >&2; exit 2; }
     set -- "$1" "$(cd "$start" && realpath "$2")" "$(cd "$start" && realpath "$3")"
-    # In variables, because a substitution in an argument hides that its command fails.
+    # A variable, because a substitution in an argument hides the exit code of its command.
     local identity
     identity=$(cd go && go run ./examples/leader "$@")
     printf 'go example: %s\n' "$identity"

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Checks deploy/grafana/*.json against Grafana's own schema, which it publishes as types: the compiler of TypeScript finds
-# fields that are missing, wrong or unknown. Versions and checksums are in scripts/grafana/package-lock.json; what is
-# installed is kept outside of the checkout.
+# Checks deploy/grafana/*.json with the TypeScript compiler against the types that Grafana publishes, for missing, wrong and unknown
+# fields. scripts/grafana/package-lock.json has versions and checksums. The packages are cached outside of the checkout.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 pins=scripts/grafana
@@ -26,5 +25,5 @@ for dashboard in deploy/grafana/*.json; do
         cat "$dashboard"
     } >"$work/dashboard.ts"
     (cd "$work" && node "$tools/node_modules/typescript/bin/tsc" -p .) ||
-        { echo "dashboard: $dashboard is not what Grafana's schema allows" >&2; exit 1; }
+        { echo "dashboard: $dashboard does not match the schema of Grafana" >&2; exit 1; }
 done

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Makes what is released, in target/dist-VERSION (or OUT): the program as an archive, with the plugin of kubectl and its krew
-# manifest, the clients (their sources, a wheel, a package of npm, a zip as Go's proxies serve), the chart, the manifests, and
-# SHA256SUMS, which is signed if SIGNING_KEY names a private key (scripts/sign.sh). Equal sources give equal bytes. ARCH is amd64, arm64 or both with a space between, COXSWAIN names programs that are
-# there already.
+# Builds the release in OUT [target/dist-VERSION]: the program as an archive, with the plugin of kubectl and its krew manifest, the clients
+# (sources, a wheel, an npm package, a zip for Go's module proxies), the chart, the manifests, and SHA256SUMS, which is signed if
+# SIGNING_KEY names a private key (scripts/sign.sh). Equal sources give equal bytes. ARCH is amd64, arm64 or both, separated by a space.
+# COXSWAIN names built programs.
 set -euo pipefail
 export LC_ALL=C TZ=UTC
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 die() { printf 'dist: %s\n' "$*" >&2; exit 1; }
 
-# With all controllers that are built, and without the names of functions. What runs most is larger for being faster.
+# Upper limit of the stripped program. Functions that are optimized for speed are larger.
 limit=$((34 << 20))
 version=$(sed -n '/^\[workspace.package]/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 out=$(realpath -m "${OUT:-target/dist-$version}")
@@ -26,26 +26,26 @@ umask 022
 scripts/empty.sh "$out" .coxswain-dist
 touch "$out/.coxswain-dist"
 
-# An archive $2 of the directory $1 of $work, the same whoever makes it and when.
+# Packs the directory $1 of $work into the archive $2, independent of user and time.
 pack() {
     tar --create --directory "$work" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$epoch" --format=ustar "$1" |
         gzip --no-name --best >"$out/$2"
 }
 
-# What is released of the program $1.
+# Writes the archives of the program $1.
 release() {
     local program=$1 arch machine strip=strip size name
     case $(readelf -h "$program" | sed -n 's/ *Machine: *//p') in
         *X86-64*) arch=amd64 machine=x86_64 ;;
         AArch64*) arch=arm64 machine=aarch64 ;;
-        *) die "$program is for no architecture that is released" ;;
+        *) die "unsupported architecture of $program; use amd64 or arm64" ;;
     esac
     [ "$machine" = "$(uname -m)" ] || strip=$machine-linux-gnu-strip
     "$strip" --strip-all -o "$work/stripped" "$program"
     size=$(stat --format=%s "$work/stripped")
     printf 'dist: the program for %s is %d.%d MiB stripped\n' "$arch" $((size >> 20)) $(((size & 1048575) * 10 >> 20)) >&2
-    # A build for development, as tests have, is larger.
-    [ "$size" -le "$limit" ] || [ -n "${COXSWAIN:-}" ] || die "more than $((limit >> 20)) MiB"
+    # A debug build, as in tests, is larger.
+    [ "$size" -le "$limit" ] || [ -n "${COXSWAIN:-}" ] || die "the stripped program is larger than $((limit >> 20)) MiB"
 
     name=coxswain-$version-linux-$arch
     mkdir "$work/$name"
@@ -56,7 +56,7 @@ release() {
     deploy/image/sbom.sh "$work/$name/sbom.cdx.json" "$program"
     pack "$name" "$name.tar.gz"
 
-    # krew installs single files, and the plugin is the program itself.
+    # krew installs single files; the plugin is the program itself.
     name=kubectl-$name
     mkdir "$work/$name"
     install -m 755 "$program" "$work/$name/kubectl-coxswain"
@@ -83,12 +83,12 @@ done
 export SOURCE_DATE_EPOCH=$epoch
 python=$(clients/python/environment.sh build-requirements.txt)
 "$python" -m pip wheel --quiet --disable-pip-version-check --no-index --no-build-isolation --no-deps --wheel-dir "$out" "$work/coxswain-client-python-$version"
-[ -e "$out/coxswain_admin-$version-py3-none-any.whl" ] || die "the wheel is not of version $version"
+[ -e "$out/coxswain_admin-$version-py3-none-any.whl" ] || die "the wheel does not have the version $version"
 scripts/clients.sh packages
 ln -s "$PWD/clients/typescript/node_modules" "$work/coxswain-client-typescript-$version/node_modules"
 (cd "$work/coxswain-client-typescript-$version" && npm pack --silent --pack-destination "$out" >&2)
-[ -e "$out/coxswain-dev-admin-$version.tgz" ] || die "the package of npm is not of version $version"
-# Directories with a go.mod of their own are other modules.
+[ -e "$out/coxswain-dev-admin-$version.tgz" ] || die "the npm package does not have the version $version"
+# A directory with its own go.mod is another module.
 (cd "$work/coxswain-client-go-$version" && "$python" - "$out/coxswain-client-go-$version.zip" "$version" <<'PYTHON'
 import pathlib, sys, time, os, zipfile
 
@@ -107,7 +107,7 @@ cp -r deploy/helm/coxswain "$work/coxswain"
 pack coxswain "coxswain-$version.tgz"
 mkdir "$work/manifests"
 cp -r deploy/kustomize deploy/prometheus deploy/grafana "$work/manifests/"
-# It is of one cluster.
+# flags.yaml belongs to one cluster.
 rm -f "$work/manifests/kustomize/overlays/cluster/flags.yaml"
 pack manifests "coxswain-manifests-$version.tar.gz"
 

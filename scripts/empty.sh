@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes an empty directory $1 for what is built. A directory that exists is removed only if it is empty or was made for this: it holds
-# the file $2. Anything else is left alone, because a mistyped OUT may name a home directory.
+# Creates the empty directory $1 for build output. An existing directory is removed only if it is empty or has the file $2, which marks
+# earlier build output, because a mistyped OUT may name a home directory.
 set -euo pipefail
 directory=$1 marker=$2
 if [ -e "$directory" ] && [ ! -e "$directory/$marker" ] && [ -n "$(ls -A "$directory")" ]; then

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs a fuzz target for some seconds: `scripts/fuzz.sh [TARGET] [SECONDS]`. Needs no nightly compiler: coverage guides
-# it, and without unsafe code of our own there is little for a sanitizer to find.
+# Runs the fuzz target TARGET [admin_requests] for SECONDS [60]: `scripts/fuzz.sh [TARGET] [SECONDS]`. It needs no nightly compiler,
+# because it runs without a sanitizer: the crates have no unsafe code.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -12,7 +12,7 @@ fi
 target=${1:-admin_requests}
 dir=fuzz limits=()
 if [ "$target" = cel_expressions ]; then
-    # No input of a few KB takes seconds, or hundreds of megabytes.
+    # An input of a few KB may not take seconds or hundreds of megabytes.
     dir=crates/cel-check/fuzz limits=(-timeout=10 -rss_limit_mb=512)
 fi
 PATH="$tools/bin:$PATH" exec cargo fuzz run --fuzz-dir "$dir" --sanitizer none "$target" -- -max_total_time="${2:-60}" "${limits[@]}"

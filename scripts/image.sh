@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes the image in target/image, an OCI layout, without a container engine: program, list of its parts, root filesystem,
-# layout. ARCH is amd64 or arm64, COXSWAIN names a program that is there already. Push it with `skopeo copy oci:target/image:VERSION docker://…`.
+# Builds the image as an OCI layout in OUT [target/image], without a container engine: program, software bill of materials, root
+# filesystem, layout. ARCH is amd64 or arm64; COXSWAIN names a built program. Push the image with `skopeo copy oci:target/image:VERSION docker://…`.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 out=${OUT:-target/image}

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The integration tests, and in the end where their time went. Arguments are the test binary's: names, --nocapture …
-# A test whose wait ended in vain on a busy machine is tried once more, with nothing beside it, and said to be slow. So is a
-# comparison with a recording: on a busy machine a controller retries less often before a scenario goes on. What fails otherwise is
-# not tried again: it may be the one interleaving that matters.
+# Runs the integration tests and prints the slowest ones. The arguments are those of the test binary: names, --nocapture …
+# A test that timed out while it waited runs once more, alone, because the machine may be busy. So does a comparison with a recording: on
+# a busy machine a controller retries less often before the next step of a scenario. No other failure is repeated, because it may show a
+# rare interleaving.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -14,13 +14,13 @@ run() {
     ${CARGO:-cargo} test --test integration -- "$@"
 }
 
-# Each test that failed, and in what words, by tabs.
+# Prints each failed test and the first line of its message, separated by a tab.
 failed() {
     awk '/^---- .* stdout ----$/ { name = $2; next }
         name != "" && / panicked at / { getline words; print name "\t" words; name = "" }' "$log"
 }
 
-# Each test that failed, with up to twelve lines of its message: a log that is cut short still shows the comparison.
+# Prints each failed test with up to 12 lines of its message, so that a truncated log still shows the comparison.
 excerpts() {
     awk '/^---- .* stdout ----$/ { name = $2; left = 0; next }
         name != "" && / panicked at / { print name; name = ""; left = 12; next }
@@ -31,21 +31,21 @@ excerpts() {
 code=0
 run "$@" 2>&1 | tee "$log" || code=$?
 if [ "$code" != 0 ]; then
-    printf '\nin short:\n'
+    printf '\nsummary of failures:\n'
     excerpts
     count=$(sed -n 's/^test result: FAILED.* \([0-9]*\) failed;.*/\1/p' "$log")
     slow='^parity::[a-z_]*_as_under_the_go_manager|: not within [0-9.]*m?s; last seen: '
     if [ "$(failed | grep -c .)" = "$count" ] && ! failed | grep -Eqv "$slow"; then
         mapfile -t again < <(failed | cut -f1)
-        printf '\nslow, and tried once more: %s\n' "${again[*]}"
+        printf '\ntimed out; running again, alone: %s\n' "${again[*]}"
         code=0
         run --exact --test-threads=1 "${again[@]}" || code=$?
     fi
 fi
 if [ -s "$times" ]; then
-    printf '\nthe slowest tests, in seconds (of that starting control planes; waiting for a turn before):\n'
+    printf '\nslowest tests, in seconds (start of control planes; wait before the test):\n'
     sort -rn "$times" | head -15 | awk -F'\t' '{ printf "%8.1f  (%5.1f; %6.1f)  %s\n", $1, $4, $2, $5 }'
     awk -F'\t' '{ tests += 1; took += $1; planes += $3; starting += $4 }
-        END { printf "%8.1f  in %d tests that stood on %d control planes, whose starts took %.1f\n", took, tests, planes, starting }' "$times"
+        END { printf "%8.1f  in %d tests on %d control planes, whose starts took %.1f\n", took, tests, planes, starting }' "$times"
 fi
 exit "$code"

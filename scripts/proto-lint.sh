@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Lints the admin API's proto files (rules in buf.yaml), checks their format, and compares them with those of the last release, whose
-# image is scripts/buf/released.binpb. A release makes that file: scripts/buf.sh build --exclude-source-info -o scripts/buf/released.binpb
+# image is scripts/buf/released.binpb. Create that file for each release: scripts/buf.sh build --exclude-source-info -o scripts/buf/released.binpb
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

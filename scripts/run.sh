@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A local cluster with Coxswain as its only controller manager: real etcd, kube-apiserver and kube-scheduler, with kwok
-# playing the nodes. Everything is on loopback and free ports, in a directory of its own; ^C ends and removes it all.
+# Starts a local cluster with Coxswain as its only controller manager: etcd, kube-apiserver and kube-scheduler, with Nodes that kwok
+# simulates. The cluster listens on free ports of the loopback address and has a directory of its own. ^C stops and removes it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -10,15 +10,15 @@ step() { printf '%s==> %s%s\n' "$bold" "$*" "$plain"; }
 die() { printf 'run: %s\n' "$*" >&2; exit 1; }
 
 for tool in cargo go; do
-    command -v "$tool" >/dev/null || die "$tool is not on the PATH: Rust 1.95 and Go 1.26 are needed (rustup.rs, go.dev/dl)"
+    command -v "$tool" >/dev/null || die "$tool is not on the PATH; install Rust 1.95 (rustup.rs) and Go 1.26 (go.dev/dl)"
 done
 
-step "building the control plane (ten minutes the first time, then cached)"
+step "building the control plane (10 minutes the first time, then cached)"
 bin=$(tests/controlplane/build.sh)
-# COXSWAIN names another build to run.
+# COXSWAIN names a built program.
 coxswain=${COXSWAIN:-}
 if [ -z "$coxswain" ]; then
-    step "building Coxswain (some minutes the first time)"
+    step "building Coxswain (a few minutes the first time)"
     cargo build --release --bin coxswain
     coxswain=$PWD/target/release/coxswain
 fi
@@ -39,19 +39,19 @@ trap cleanup EXIT
 trap 'exit 130' INT TERM
 
 step "starting the cluster in $dir"
-# The launcher is in a session of its own, so that ^C reaches this script alone and the stop is orderly. kwok plays the nodes with
-# its label only, so that one is lost that loses it.
+# The launcher has its own session, so that ^C reaches only this script and the stop is orderly. kwok simulates only Nodes with
+# its label, so that a Node without the label stops renewing its Lease.
 setsid "$bin/controlplane" up --dir "$dir" --nodes "$nodes" --kwok-arg=manage-all-nodes=false \
     --kwok-arg=manage-nodes-with-label-selector=type=kwok >"$dir.json" &
 launcher=$!
 until [ -s "$dir.json" ]; do
-    kill -0 "$launcher" 2>/dev/null || { rm -f "$dir.json"; die "the control plane did not start"; }
+    kill -0 "$launcher" 2>/dev/null || { rm -f "$dir.json"; die "the control plane did not start; the messages above have the reason"; }
     sleep 0.2
 done
 rm -f "$dir.json"
 
 step "starting Coxswain"
-# A node is lost sooner than by default, in which there is nothing to see.
+# A Node becomes unreachable sooner than by default, to shorten the demonstration.
 "$bin/controlplane" ctl --dir "$dir" add-manager coxswain "$coxswain" --node-monitor-grace-period=20s >/dev/null
 export KUBECONFIG=$dir/admin.kubeconfig
 kubectl() { "$bin/kubectl" "$@"; }
@@ -78,9 +78,9 @@ ${bold}Coxswain is the controller manager of this cluster.${plain} In another te
   kubectl rollout undo deployment/web
   kubectl get events --sort-by=.lastTimestamp
 
-  kubectl label node/node-0 type-            # it falls silent, and is lost 20 s later
+  kubectl label node/node-0 type-            # stops renewing its Lease, and is tainted after 20 s
   kubectl get nodes -w
-  $coxswain explain node node-0 --controller node-lifecycle-controller    # why it is tainted, and when its pods go
+  $coxswain explain node node-0 --controller node-lifecycle-controller    # shows why it is tainted, and when its pods are evicted
   kubectl taint node node-0 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute
   kubectl label node/node-0 type=kwok && kubectl taint node node-0 node.kubernetes.io/out-of-service-
 

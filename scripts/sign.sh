@@ -4,7 +4,7 @@
 #   openssl dgst -sha256 -verify coxswain.pub -signature <(base64 -d SHA256SUMS.sig) SHA256SUMS
 set -euo pipefail
 umask 022
-key=${SIGNING_KEY:?names no file with a private key}
+key=${SIGNING_KEY:?must name the file of a private key (PEM)}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 openssl dgst -sha256 -sign "$key" -out "$work/signature" "$1"

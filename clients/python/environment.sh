@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints the Python of an environment with the packages of the file $1 (requirements.txt if not given), outside of the checkout; makes it
-# if need be. Where the file has hashes, pip requires a hash for each package.
+# Prints the path of the Python in a virtual environment with the packages of the file $1 [requirements.txt], outside of the checkout, and
+# creates the environment if it is missing. If the file has hashes, pip requires a hash for each package.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 

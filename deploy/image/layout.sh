@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes an image of the root filesystem $1 in the new OCI layout $2, tagged with the program's version, without a container
+# Creates an image of the root filesystem $1 in the new OCI layout $2, tagged with the program's version, without a container
 # engine and without root. Equal inputs give equal bytes.
 set -euo pipefail
 export LC_ALL=C
@@ -9,13 +9,13 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 umoci=$(scripts/tool.sh umoci)
 version=$(sed -n '/^\[workspace.package]/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
-# A tree without git, as of a source archive, names its revision in REVISION.
+# REVISION names the revision of a source archive, which has no git directory.
 revision=${REVISION:-$(git rev-parse HEAD 2>/dev/null || echo unknown)}
 created=$(date --utc --date="@$epoch" +%Y-%m-%dT%H:%M:%SZ)
 case $(readelf -h "$rootfs/usr/local/bin/coxswain" | sed -n 's/ *Machine: *//p') in
     *X86-64*) architecture=amd64 ;;
     AArch64*) architecture=arm64 ;;
-    *) printf 'layout: the program is for no architecture that images are made for\n' >&2; exit 1 ;;
+    *) printf 'layout: unsupported architecture of the program; use amd64 or arm64\n' >&2; exit 1 ;;
 esac
 
 work=$(mktemp -d)

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Downloads Debian's packages of the files that rootfs.sh needs for the architecture $1 (amd64 or arm64) into the new directory $2. apt-get
-# verifies them, with this machine's sources and keys. It works in a directory of its own: nothing is installed, dpkg --add-architecture is
-# not needed, and root is not either.
+# verifies them with this machine's sources and keys. The script installs nothing and needs neither dpkg --add-architecture nor root.
 set -euo pipefail
 export LC_ALL=C
 debian=$1

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Assembles the root filesystem of the image in the new directory $2 from the program $1: the program, the shared libraries
-# that it is linked with, the system's certificate authorities, and who it runs as. There is no shell in it and nothing
-# else to run. Equal inputs give equal files, times included (SOURCE_DATE_EPOCH, else that of the last commit).
+# that it is linked with, the system's CA certificates, and its user. It has no shell and no other program. Equal inputs give equal
+# files, times included (SOURCE_DATE_EPOCH [the time of the last commit]).
 #
 # The libraries are those of this machine if the program is for its architecture. Otherwise they are taken from Debian's packages for the
 # program's architecture, never from a cross compiler: packages.sh downloads these packages, unless PACKAGES names a directory with them.
@@ -158,7 +158,7 @@ fi
 printf 'root:x:0:0:root:/:/none\nnonroot:x:65532:65532:nonroot:/:/none\n' >"$root/etc/passwd"
 printf 'root:x:0:\nnonroot:x:65532:\n' >"$root/etc/group"
 printf 'hosts: files dns\n' >"$root/etc/nsswitch.conf"
-# The authorities of the package, without those that the owner of this machine has added to its bundle.
+# The CA certificates of the package, without those that the administrator of this machine has added.
 authorities=$(dpkg-query -L ca-certificates | grep '/mozilla/.*\.crt$' | sort) || die "the package ca-certificates is not installed"
 for authority in $authorities; do
     cat "$authority"
@@ -191,14 +191,14 @@ components() {
 }
 
 if [ -n "${SBOM:-}" ]; then
-    # Made of files of the package, so the package does not list it.
+    # Built from files of the package, so the package does not list this file.
     sums=$(dpkg-query --control-show ca-certificates md5sums | grep '/mozilla/')
-    (cd / && md5sum --check --quiet <<<"$sums") || die "authorities differ from those in the package ca-certificates"
+    (cd / && md5sum --check --quiet <<<"$sums") || die "the CA certificates differ from those in the package ca-certificates"
     files_of[ca-certificates]+="etc/ssl/certs/ca-certificates.crt "
     release=/usr/lib/os-release
     [ -z "$packages" ] || release=$packages/base-files:$debian/usr/lib/os-release
     [ -e "$release" ] || die "no package base-files for $debian in $PACKAGES: deploy/image/packages.sh $debian DIRECTORY downloads the packages"
-    # The authorities are those of this machine.
+    # The CA certificates are those of this machine.
     [ "$(. "$release" && echo "${VERSION_ID:-}")" = "$(. /usr/lib/os-release && echo "${VERSION_ID:-}")" ] ||
         die "the packages in $PACKAGES are of another release of Debian than this machine"
     install -m 644 "$release" "$root/etc/os-release"

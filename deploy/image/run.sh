@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Runs a program of a root filesystem as a container engine would, without one and without root: as the user 65532 of a user
-# namespace, without capabilities, nothing of the machine's files in sight but what is mounted, read-only unless the mount ends in :rw.
+# Runs a program of a root filesystem as a container engine would, but without one and without root: as the user 65532 of a user
+# namespace, without capabilities. The program sees only mounted files of the machine, read-only unless the mount ends in :rw.
 #   run.sh ROOTFS [--mount FROM:TO[:ro|:rw]]... -- PROGRAM [ARGUMENT]...
-# The process stays the same one, so whoever signals it signals the program. The network is the machine's. The empty directory
-# ROOTFS.run is left behind.
+# The process ID stays the same, so a signal to this script is a signal to the program. The network is the machine's. The empty directory
+# ROOTFS.run remains.
 set -euo pipefail
 
 if [ "${1:-}" != --inside ]; then
@@ -14,7 +14,7 @@ rootfs=$(realpath "$1")
 shift
 stage=$rootfs.run
 mkdir -p "$stage"
-# Mount points are no part of the image: they come with a layer over it, in memory.
+# A layer in memory adds the mount points, which the image lacks.
 mount -t tmpfs memory "$stage"
 mkdir "$stage"/{upper,work,root}
 mount -t overlay -o "lowerdir=$rootfs,upperdir=$stage/upper,workdir=$stage/work" image "$stage/root"

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Writes what the program $2 is made of to $1, as CycloneDX 1.5: all crates that are compiled into it, with their licenses.
+# Writes the software bill of materials of the program $2 to $1, as CycloneDX 1.5: all compiled crates with their licenses.
 set -euo pipefail
 out=$(realpath -m "$1")
 case $(readelf -h "$2" | sed -n 's/ *Machine: *//p') in
     *X86-64*) target=x86_64-unknown-linux-gnu ;;
     AArch64*) target=aarch64-unknown-linux-gnu ;;
-    *) printf 'sbom: %s is for no architecture that is released\n' "$2" >&2; exit 1 ;;
+    *) printf 'sbom: unsupported architecture of %s; use amd64 or arm64\n' "$2" >&2; exit 1 ;;
 esac
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 cyclonedx=$(scripts/tool.sh cargo-cyclonedx)
-# It writes beside each Cargo.toml, so it works on a copy; Cargo asks that the sources exist.
+# cargo-cyclonedx writes a file next to each Cargo.toml, so the script works on a copy. Cargo requires that the sources exist.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 git ls-files -z '*Cargo.toml' Cargo.lock '*.rs' | xargs -0 cp --parents --target-directory="$work"

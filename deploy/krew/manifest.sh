@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints the manifest of the plugin for krew, for version $1 and the archives that follow, one for each architecture, as `make dist`
-# calls them: kubectl-coxswain-VERSION-linux-ARCH.tar.gz.
+# Prints the manifest of the plugin for krew for version $1 and the archives in the other arguments, one for each architecture, named as by
+# `make dist`: kubectl-coxswain-VERSION-linux-ARCH.tar.gz.
 set -euo pipefail
 export LC_ALL=C
 template=$(dirname "${BASH_SOURCE[0]}")/coxswain.yaml

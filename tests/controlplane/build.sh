@@ -1,20 +1,19 @@
 #!/usr/bin/env bash
 # Builds the control plane that Coxswain is developed and tested against, from the versions pinned in go.mod.
 #
-# Progress goes to stderr. The last line on stdout is the directory of the binaries: etcd, kube-apiserver,
-# kube-scheduler, kube-controller-manager, kubectl, kwok, grpcurl, collector (an OpenTelemetry Collector), prometheus and
-# promtool (these of modules of their own, so that their pins and Kubernetes' do not meet) and the launcher, controlplane.
-# With COXSWAIN_FULL=1 csi-provisioner, csi-attacher, csi-resizer and csi-driver are built, too; without it their links lead nowhere.
-# Beside that directory
-# are `stages` (kwok's stage files) and `protos` (the .proto files of the Kubernetes API).
+# The script prints progress to stderr, and the directory of the binaries as the last line of stdout: etcd, kube-apiserver,
+# kube-scheduler, kube-controller-manager, kubectl, kwok, grpcurl, collector (an OpenTelemetry Collector), prometheus and promtool, and
+# the launcher, controlplane. The collector and Prometheus have separate modules, so that their pins do not conflict with those of
+# Kubernetes. With COXSWAIN_FULL=1 csi-provisioner, csi-attacher, csi-resizer and csi-driver are built, too; otherwise their links are
+# dangling. The same parent directory has `stages` (kwok's stage files) and `protos` (the .proto files of the Kubernetes API).
 #
-# Results are kept outside of the checkout, under ${COXSWAIN_CACHE:-${XDG_CACHE_HOME:-~/.cache}/coxswain}/controlplane:
-#   components-HASH/   what is pinned; HASH covers go.mod, go.sum, this recipe, the Go version and the platform
-#   collector-HASH/    the same of collector/
-#   prometheus-HASH/   the same of prometheus/
-#   csi-HASH/          the same of csi/
-#   HASH/              the launcher, with links to its components; HASH covers the launcher's sources too
-# Two copies may run at once. A build that is interrupted goes on with the next component and leaves no half-written file.
+# The results are cached outside of the checkout, under ${COXSWAIN_CACHE:-${XDG_CACHE_HOME:-~/.cache}/coxswain}/controlplane:
+#   components-HASH/   the pinned binaries; HASH covers go.mod, go.sum, this recipe, the Go version and the platform
+#   collector-HASH/    the collector; HASH covers collector/, the recipe, the Go version and the platform
+#   prometheus-HASH/   Prometheus; likewise
+#   csi-HASH/          the CSI programs; likewise
+#   HASH/              the launcher, with links to its components; HASH also covers the launcher's sources
+# Two copies may run at once. After an interruption, the next run continues with the next component. No half-written file remains.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -35,20 +34,20 @@ say() { printf 'controlplane: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
 
 for tool in go flock sha256sum; do
-    command -v "$tool" >/dev/null || die "$tool is needed to build the control plane, and is not on the PATH"
+    command -v "$tool" >/dev/null || die "$tool is not on the PATH; install it to build the control plane"
 done
-[ "$(go env GOOS)" = linux ] || die "the control plane runs on Linux only (children are tied to their launcher by prctl)"
+[ "$(go env GOOS)" = linux ] || die "unsupported operating system; the control plane runs only on Linux, because its launcher uses prctl"
 
-# Whatever ends this script ends its children.
+# The children end with this script.
 trap 'children=$(jobs -p); [ -z "$children" ] || kill $children 2>/dev/null || true' EXIT
 
-# CGO and version stamps of the machine would make the result depend on more than the hash covers.
+# With CGO and version stamps of the machine, the result would depend on more than the hash covers.
 export CGO_ENABLED=0 GOFLAGS="-mod=readonly -buildvcs=false" GOWORK=off
 
 module_version() { go list -m -f '{{.Version}}' "$1"; }
 module_dir() { go list -m -f '{{.Dir}}' "$1"; }
 
-# The version that a component reports, as its own release build stamps it.
+# Prints the linker flags that stamp a component with its version, as in its release build.
 linker_flags() {
     local version major minor package flags="-s -w"
     version=$(module_version k8s.io/kubernetes)
@@ -61,7 +60,7 @@ linker_flags() {
     printf '%s' "$flags"
 }
 
-# Says how far a long build is, for as long as this script lives. $1 component, $2 its log, $3 when it began.
+# Prints the progress of a long build until this script ends. $1 component, $2 its log, $3 its start.
 # The sleep may outlive its parent by some seconds, so it must not hold the caller's pipes.
 heartbeat() {
     local downloads
@@ -72,7 +71,7 @@ heartbeat() {
 }
 
 # Builds $2 as $1/bin/NAME by way of $3. $4 is its place in the list. The compiler runs in the background so that a signal
-# is acted upon at once; neither it nor the heartbeat holds the lock, which is to go with this script.
+# takes effect at once. Neither the compiler nor the heartbeat holds the lock, which must end with this script.
 build_component() {
     local out=$1 name package temporary=$3 place=$4 began=$SECONDS log beat compiler status=0
     read -r name package <<<"$2"
@@ -124,8 +123,8 @@ copy_protos() {
     mv "$2/protos" "$1/protos"
 }
 
-# Builds everything that is pinned into $1. Temporary files have a place of their own, so that what a killed build may still
-# be writing to is nobody else's.
+# Builds all pinned components into $1. Temporary files have a separate directory, because a killed build may still write to its
+# files.
 build_components() {
     local out=$1 temporary=$1/tmp.$$ place=0 component began=$SECONDS
     rm -rf "$out"/tmp.*
@@ -151,8 +150,8 @@ build_collector() {
     say "collector built in $((SECONDS - began)) s"
 }
 
-# Builds Prometheus and its tool into $1, without discovery of targets in clouds and without pages for people. It comes
-# last of what is large, for its go.mod names the versions of ../go.mod where it can: what those share is compiled once.
+# Builds Prometheus and promtool into $1, without discovery in clouds and without the web interface. It runs after the components,
+# because its go.mod shares their versions where possible, so that shared packages are compiled once.
 build_prometheus() {
     local out=$1 began=$SECONDS version path=github.com/prometheus
     say "building prometheus and promtool (first time: some 3 minutes on 2 cores)"
@@ -168,7 +167,7 @@ build_prometheus() {
     say "prometheus and promtool built in $((SECONDS - began)) s"
 }
 
-# Builds the programs that stand beside a CSI driver, and a driver, into $1. Most of what they rest on is compiled already.
+# Builds the sidecars of a CSI driver, and a driver, into $1. Most of their dependencies are already compiled.
 build_csi() {
     local out=$1 began=$SECONDS path=github.com/kubernetes-csi/external name
     say "building the CSI sidecars and a driver (first time: some 2 minutes on 2 cores)"
@@ -176,7 +175,7 @@ build_csi() {
     (
         cd csi
         for name in provisioner/v6 attacher/v4 resizer/v2; do
-            # What they call themselves towards the API server and their users.
+            # The names that they report to the API server and their users.
             go build -trimpath -ldflags "-s -w -X main.version=$(go list -m -f '{{.Version}}' "$path-$name")" \
                 -o "$out/tmp/" "$path-$name/cmd/csi-${name%/*}" 9>&-
         done
@@ -187,8 +186,8 @@ build_csi() {
     say "the CSI sidecars and a driver built in $((SECONDS - began)) s"
 }
 
-# Builds the launcher into $1 beside links to the components in the directory named $2, the collector in $3, Prometheus in
-# $4 and, whether they are built or not, the CSI programs in $5.
+# Builds the launcher into $1 with links to the components in the directory $2, the collector in $3, Prometheus in $4 and the CSI
+# programs in $5, which may not exist.
 build_launcher() {
     local out=$1 components=$2 collector=$3 prometheus=$4 csi=$5 component name
     rm -rf "${out%/*}"/*.tmp "$out" # a failed build leaves its .tmp

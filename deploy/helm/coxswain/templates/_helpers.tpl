@@ -14,7 +14,7 @@ app.kubernetes.io/component: controller-manager
 
 {{- define "coxswain.image" -}}
 {{- if not (contains "/" .Values.image.repository) }}{{ fail "image.repository is required, with its registry: no image is published; build it with `make image` and push it to your registry" }}{{ end -}}
-{{- if and (not .Values.keysSecret) (has "*" (splitList "," .Values.controllers)) }}{{ fail "keysSecret is empty, and controllers selects those that sign and publish: name the controllers, or the Secret" }}{{ end -}}
+{{- if and (not .Values.keysSecret) (has "*" (splitList "," .Values.controllers)) }}{{ fail "keysSecret is required if `controllers` has a `*`, because that includes controllers that sign and publish; set keysSecret, or name the controllers" }}{{ end -}}
 {{- $tag := .Values.image.tag | default .Chart.AppVersion -}}
 {{ .Values.image.repository }}{{ if not (hasPrefix "@" $tag) }}:{{ end }}{{ $tag }}
 {{- end }}
