@@ -205,6 +205,13 @@ def notes(path):
             yield at, re.sub(r"\{\{.*?\}\}", "", line).strip()
 
 
+def failures(path):
+    """Yields line and text of each error of a template of the chart."""
+    for at, line in enumerate(path.read_text().splitlines(), 1):
+        for text in re.findall(r'\{\{-? *fail "([^"]*)"', line):
+            yield at, text
+
+
 def test_modules(paths):
     """Returns the files and directories of modules that only tests compile."""
     modules = set()
@@ -241,6 +248,7 @@ def collect():
     add("alerts", ["deploy/prometheus/rules.yaml"], lambda path: yaml_strings(path, "summary|description|runbook"))
     add("chart and plugin", ["deploy/krew/coxswain.yaml", "deploy/*Chart.yaml"], lambda path: yaml_strings(path, "shortDescription|description|caveats"))
     add("chart and plugin", ["deploy/*.schema.json"], lambda path: json_strings(path, "description"))
+    add("chart and plugin", ["deploy/helm/*.yaml", "deploy/helm/*.tpl"], failures)
     add("dashboard", ["deploy/grafana/*.json"], lambda path: json_strings(path, "title|description|legendFormat|content"))
     add("chart and plugin", ["deploy/*NOTES.txt"], notes)
     add("output of scripts", ["Makefile", "*.sh"], script_strings)
