@@ -21,7 +21,7 @@ die() { printf 'rootfs: %s\n' "$*" >&2; exit 1; }
 work=$(realpath "$(mktemp -d)")
 trap 'rm -rf "$work"' EXIT
 
-[ ! -e "$root" ] || die "$root is there already"
+[ ! -e "$root" ] || die "$root already exists"
 umask 022
 mkdir -p "$root"/{etc/ssl/certs,usr/local/bin,usr/share/doc/coxswain}
 
@@ -45,7 +45,7 @@ architecture=$(architecture_of "$program")
 case $architecture in
     x86_64) debian=amd64 ;;
     aarch64) debian=arm64 ;;
-    *) die "$program is for no architecture that images are made for" ;;
+    *) die "unsupported architecture of $program; use amd64 or arm64" ;;
 esac
 
 # Unpacks the packages for the program's architecture, each to $work/packages/NAME:ARCHITECTURE next to its archive. Without such packages,
@@ -106,7 +106,7 @@ note_origin() {
                 package=$(dpkg-query -S "$path" 2>/dev/null | sed -n '1s/: \/.*//p') || true
                 [ -z "$package" ] || break
             done
-            [ -n "$package" ] || die "$2 is of no Debian package, so nobody could tell which version the image has"
+            [ -n "$package" ] || die "$2 belongs to no Debian package, so its version is unknown"
             verify "$package" "$2"
             ;;
     esac
@@ -130,7 +130,7 @@ find_library() {
     if [ -n "$packages" ]; then
         die "no package in $PACKAGES has $1 for $debian: deploy/image/packages.sh $debian DIRECTORY downloads the packages"
     fi
-    die "there is no $1 for $debian"
+    die "$1 is missing for $debian"
 }
 places=("")
 [ -z "$packages" ] || places=("$packages"/*)
@@ -200,14 +200,14 @@ if [ -n "${SBOM:-}" ]; then
     [ -e "$release" ] || die "no package base-files for $debian in $PACKAGES: deploy/image/packages.sh $debian DIRECTORY downloads the packages"
     # The CA certificates are those of this machine.
     [ "$(. "$release" && echo "${VERSION_ID:-}")" = "$(. /usr/lib/os-release && echo "${VERSION_ID:-}")" ] ||
-        die "the packages in $PACKAGES are of another release of Debian than this machine"
+        die "the packages in $PACKAGES belong to another release of Debian than this machine's"
     install -m 644 "$release" "$root/etc/os-release"
     note_origin etc/os-release "$release"
     mkdir -p "$root/var/lib/dpkg/status.d"
     for package in $(printf '%s\n' "${!files_of[@]}" | sort); do
         [ "$package" != ours ] || continue
         status=var/lib/dpkg/status.d/${package%%:*}
-        package_record "$package" >"$root/$status" || die "there is no package $package"
+        package_record "$package" >"$root/$status" || die "the package $package does not exist"
         chmod 644 "$root/$status"
         files_of[ours]+="$status "
     done

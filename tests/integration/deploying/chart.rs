@@ -49,7 +49,7 @@ const REFUSED: [(&str, &str); 12] = [
     ("image.repository=", "image.repository is required"),
     // docker.io/library/coxswain is somebody else's.
     ("image.repository=coxswain", "image.repository is required"),
-    ("keysSecret=", "keysSecret is empty"),
+    ("keysSecret=", "keysSecret is required"),
 ];
 
 pub(super) struct Helm<'a> {

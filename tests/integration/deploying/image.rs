@@ -214,7 +214,7 @@ fn image_build_fails_with_a_file_of_unknown_origin() {
         assert!(script.contains(places), "{script}");
         script.replace(places, &format!("places=({:?})", sysroot.path()))
     });
-    assert!(foreign.contains(&format!("lib/{name} is of no Debian package")), "{foreign}");
+    assert!(foreign.contains(&format!("lib/{name} belongs to no Debian package")), "{foreign}");
 
     // A file that somebody changed after its package was installed.
     let changed = refusal(|script| {
