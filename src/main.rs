@@ -66,10 +66,10 @@ fn run(startup: Startup) -> anyhow::Result<()> {
         logging::init(&config, Arc::clone(&environment.clock), traces)?;
     tracing::info!(version = versions::COXSWAIN, kubernetes = config.kubernetes_version, "Starting");
     if let Err(error) = files::raise_limit() {
-        tracing::warn!(%error, limit = files::limit(), "Cannot raise the limit of open files");
+        tracing::warn!(%error, limit = files::limit(), "Failed to raise the limit of open files");
     }
     for (name, value) in given {
-        tracing::debug!(flag = name, value, "Flag given");
+        tracing::debug!(flag = name, value, "Flag set");
     }
     for warning in warnings {
         tracing::warn!(flag = warning.flag, reason = warning.message, "Check this flag");

@@ -1,8 +1,8 @@
 // Package coxswain connects to the admin API of Coxswain, a Kubernetes controller manager.
 //
-// The messages and clients are generated; see the package coxswain/admin/v1 in this module. This package is the small
-// part around them: Connect makes a client of one replica, a Finder finds the replicas by their Leases, and a Follower
-// sends calls to the one that leads.
+// The package coxswain/admin/v1 of this module contains the generated messages and clients. This package adds
+// connections: Connect creates a client of one replica, a Finder finds the replicas by their Leases, and a Follower
+// sends calls to the leader.
 package coxswain
 
 import (
@@ -19,29 +19,30 @@ import (
 	adminv1 "github.com/coxswain-dev/coxswain/clients/go/coxswain/admin/v1"
 )
 
-// Options say whom to trust and who one is. The zero value trusts the system's authorities and shows no credentials.
+// Options contain the trusted CAs and the caller's credentials. The zero value trusts the system's CAs and sends no
+// credentials.
 type Options struct {
-	// CAFile holds the authorities (PEM) that may vouch for the server, read anew for every connection; empty for the
-	// system's.
+	// CAFile is a file with the trusted CAs (PEM), read for every connection; empty for the system's CAs.
 	CAFile string
-	// CA is the same as CAFile, but its content.
+	// CA is the content of such a file.
 	CA []byte
-	// CertFile and KeyFile are a client certificate (PEM), read anew for every connection; both or neither.
+	// CertFile and KeyFile are the files of a client certificate and its key (PEM), read for every connection. Set both
+	// or neither.
 	CertFile, KeyFile string
-	// Token is a bearer token, that of a service account for example.
+	// Token is a bearer token, for example of a service account.
 	Token string
-	// TokenFile holds a bearer token that is read anew for every call, as tokens in pods are rotated.
+	// TokenFile is a file with a bearer token, read for every call, because tokens in pods are rotated.
 	TokenFile string
-	// ServerName is expected in the server's certificate instead of the address' host.
+	// ServerName is the name to expect in the server's certificate, instead of the host of the address.
 	ServerName string
-	// DialOptions are added to those made from the above.
+	// DialOptions are additional options of grpc.
 	DialOptions []grpc.DialOption
 
-	// refuseNodes refuses servers with the certificate of a node, before a token is sent.
+	// refuseNodes rejects servers with the certificate of a node before a token is sent.
 	refuseNodes bool
 }
 
-// Client has all services of one replica.
+// Client contains all services of one replica.
 type Client struct {
 	Controllers adminv1.ControllerServiceClient
 	Events      adminv1.EventServiceClient
@@ -51,10 +52,10 @@ type Client struct {
 	conn *grpc.ClientConn
 }
 
-// Connect makes a client of the replica at address, "host:port". The connection is made with the first call.
+// Connect creates a client of the replica at address, "host:port". The first call opens the connection.
 func Connect(address string, options Options) (*Client, error) {
 	if options.Token != "" && options.TokenFile != "" {
-		return nil, errors.New("coxswain: Token and TokenFile are both set: one is allowed")
+		return nil, errors.New("coxswain: options Token and TokenFile are both set; set only one")
 	}
 	tls, err := rotate(options)
 	if err != nil {
@@ -80,15 +81,15 @@ func Connect(address string, options Options) (*Client, error) {
 	}, nil
 }
 
-// Conn is the connection, for services that are not of this API: health, reflection.
+// Conn returns the connection, for services outside this API, such as health and reflection.
 func (c *Client) Conn() *grpc.ClientConn { return c.conn }
 
-// Close ends the connection and all calls on it.
+// Close closes the connection and cancels all calls on it.
 func (c *Client) Close() error { return c.conn.Close() }
 
 func (o Options) hasToken() bool { return o.Token != "" || o.TokenFile != "" }
 
-// token is the token as it is now.
+// token returns the current token.
 func (o Options) token() (string, error) {
 	if o.TokenFile == "" {
 		return o.Token, nil
@@ -99,7 +100,7 @@ func (o Options) token() (string, error) {
 	}
 	token := strings.TrimSpace(string(content))
 	if token == "" {
-		return "", fmt.Errorf("%s: there is no token in it", o.TokenFile)
+		return "", fmt.Errorf("token file %s: the file contains no token", o.TokenFile)
 	}
 	return token, nil
 }

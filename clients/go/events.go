@@ -17,32 +17,34 @@ import (
 	adminv1 "github.com/coxswain-dev/coxswain/clients/go/coxswain/admin/v1"
 )
 
-// eventLogChanged is the reason of a replica that refuses to resume a stream: its log is not the one that was asked for.
+// eventLogChanged is the error reason if the requested log is not the replica's log.
 const eventLogChanged = "EVENT_LOG_CHANGED"
 
 const (
 	// clockOffset bounds the supported offset between the clocks of two replicas. The alert CoxswainClockOffset allows each replica
 	// 30 seconds from the clock of the API server.
 	clockOffset = 60 * time.Second
-	// maxFormerLogs bounds how many logs of former leaders a position remembers.
+	// maxFormerLogs is the maximum number of logs of former leaders in a position.
 	maxFormerLogs = 16
 )
 
-// errDeposed is that the replica of a stream no longer leads.
+// errDeposed is the error of a stream whose replica no longer leads.
 var errDeposed = errors.New("the replica no longer leads")
 
-// FollowEvents streams events of the leader, and calls show with each answer until show returns an error, which it returns. When
-// the stream ends with its replica, its connection or its age, or when a LeadershipChanged event shows that the replica no longer
-// leads, the stream resumes at the leader: in the same log after the last event, and in the log of another replica with the events
-// there that are newer than the last one. The clocks of two replicas may differ, so events of another replica are shown that are up
-// to 60 seconds older than the last one. Each stream begins with a Started answer, and Dropped answers tell of gaps.
+// FollowEvents streams events of the leader and calls show with each response. It returns the error of show.
 //
-// If the filter leaves LeadershipChanged out, a second stream reads these events, and show does not get them.
+// FollowEvents resumes the stream at the leader when the replica stops, the connection is lost, the stream reaches its
+// maximum age, or a LeadershipChanged event shows that the replica no longer leads. In the same log, the stream resumes
+// after the last event. In the log of another replica, it resumes with the newer events. Because the clocks of two
+// replicas may differ, these include events that are up to 60 seconds older than the last one. Each stream starts with
+// a Started response, and Dropped responses report gaps.
 //
-// Other errors are returned as they are, EVENT_LOG_CHANGED among them: it means that the request has the LogId of a log that the
-// leader does not have. The events since then are in no log of the leader: call FollowEvents again without LogId, with SinceSequence 0
-// for all that the leader has. The error is ErrNoLeader when no replica resumes the stream. With ReplayOnly it returns nil after the
-// past.
+// If the filter excludes LeadershipChanged events, a second stream reads them, and show does not get them.
+//
+// FollowEvents returns other errors unchanged, including EVENT_LOG_CHANGED: the leader does not have the log of the
+// request's LogId, so the events since then are lost. In this case, call FollowEvents again without LogId, and with
+// SinceSequence 0 for all events in the leader's log. FollowEvents returns ErrNoLeader if no replica resumes the stream.
+// With ReplayOnly, it returns nil after the past events.
 func (f *Follower) FollowEvents(ctx context.Context, request *adminv1.StreamEventsRequest, show func(*adminv1.StreamEventsResponse) error) error {
 	position := &eventPosition{request: proto.CloneOf(request), latest: time.Now()}
 	attempts, attempt, wait := cmp.Or(f.Attempts, defaultAttempts), 0, firstPause
@@ -72,16 +74,16 @@ func (f *Follower) FollowEvents(ctx context.Context, request *adminv1.StreamEven
 	}
 }
 
-// lostStreamError is that a stream ended although another one may go on.
+// lostStreamError is the error of a stream that another stream can resume.
 type lostStreamError struct{ cause error }
 
 func (e *lostStreamError) Error() string {
-	return "coxswain: the stream of events was lost: " + e.cause.Error()
+	return "coxswain: the event stream was lost: " + e.cause.Error()
 }
 
 func (e *lostStreamError) Unwrap() error { return e.cause }
 
-// showEvents opens one stream at the leader and shows its answers; received is whether any came.
+// showEvents opens one stream at the leader and shows its responses; received is true after the first response.
 func (f *Follower) showEvents(ctx context.Context, position *eventPosition, show func(*adminv1.StreamEventsResponse) error) (received bool, err error) {
 	search, found := context.WithTimeout(ctx, cmp.Or(f.Timeout, defaultTimeout))
 	session, err := f.enter(search, "")
@@ -108,7 +110,7 @@ func (f *Follower) showEvents(ctx context.Context, position *eventPosition, show
 	return received, &lostStreamError{err}
 }
 
-// relayGuarded relays one stream, and ends it with errDeposed when the replica no longer leads, whatever the filter leaves out.
+// relayGuarded relays one stream, and ends it with errDeposed when the replica no longer leads, regardless of the filter.
 func relayGuarded(
 	ctx context.Context, client *Client, position *eventPosition, show func(*adminv1.StreamEventsResponse) error,
 ) (received bool, stopped, err error) {
@@ -124,7 +126,8 @@ func relayGuarded(
 	}
 	err = context.Cause(guarded)
 	if errors.Is(err, errDeposed) {
-		// The guard may be ahead of the stream. Whatever ends the rest early, the next leader is due.
+		// The guard may be ahead of the stream, so the rest of the log is read. An error there is ignored: the next leader
+		// follows.
 		more, stopped, _ := relay(ctx, client, position, position.rest(), show)
 		return received || more, stopped, err
 	}
@@ -145,7 +148,7 @@ func waitUntilDeposed(ctx context.Context, client *Client) error {
 	return err
 }
 
-// relay shows the answers of one stream. The error of show is stopped, and err is that of the stream.
+// relay shows the responses of one stream. The result stopped is the error of show, and err is the error of the stream.
 func relay(
 	ctx context.Context, client *Client, position *eventPosition, request *adminv1.StreamEventsRequest,
 	show func(*adminv1.StreamEventsResponse) error,
@@ -172,13 +175,13 @@ func relay(
 	return received, nil, err
 }
 
-// isDeposed is whether an answer shows that its replica does not lead.
+// isDeposed returns true if a response shows that its replica does not lead.
 func isDeposed(answer *adminv1.StreamEventsResponse) bool {
 	changed := answer.GetEvent().GetLeadershipChanged()
 	return changed != nil && !changed.GetLeading()
 }
 
-// isLost is whether a stream ended with its replica or its connection.
+// isLost returns true if a stream ended because its replica stopped or its connection was lost.
 func isLost(err error) bool {
 	switch status.Code(err) {
 	case codes.Unavailable, codes.Unknown, codes.Internal, codes.Canceled:
@@ -197,32 +200,32 @@ func hasReason(err error, reason string) bool {
 	return false
 }
 
-// eventPosition is how far events have been shown.
+// eventPosition is the position up to which events were shown.
 type eventPosition struct {
 	request *adminv1.StreamEventsRequest
-	// logID and sequence are those of the last event; isKnown is whether there was one.
+	// logID and sequence are those of the last event; isKnown is true after the first event.
 	logID    string
 	sequence uint64
 	isKnown  bool
-	// former are the logs that were followed before, the oldest first, and shown is how far this log was followed then.
+	// former are the logs of former leaders, oldest first; shown is the last sequence number that was shown of this log.
 	former []formerLog
 	shown  uint64
-	// latest is the time of the event that was shown last. Events before oldest are hidden while catching up.
+	// latest is the time of the last shown event. Events before oldest are hidden while catching up.
 	latest, oldest time.Time
-	// replaying is whether the past is being sent, and catchingUp whether it is that of another replica.
+	// replaying is true during the past events, and catchingUp is true if they are those of another replica.
 	replaying, catchingUp bool
 }
 
-// formerLog is how far the log of a former leader has been followed.
+// formerLog is the position in the log of a former leader.
 type formerLog struct {
 	id       string
 	sequence uint64
 }
 
-// isCallers is whether the next stream begins where the caller's request does, in the caller's log if it names one.
+// isCallers returns true if the next stream starts at the position of the caller's request.
 func (p *eventPosition) isCallers() bool { return !p.isKnown }
 
-// next is the request of the stream that goes on from here.
+// next returns the request that resumes the stream from this position.
 func (p *eventPosition) next() *adminv1.StreamEventsRequest {
 	p.replaying = true
 	next := proto.CloneOf(p.request)
@@ -236,15 +239,15 @@ func (p *eventPosition) next() *adminv1.StreamEventsRequest {
 	return next
 }
 
-// rest is the request for what the replica's log has from here on, without waiting for more.
+// rest returns the request for the remaining events in the replica's log, without new events.
 func (p *eventPosition) rest() *adminv1.StreamEventsRequest {
 	rest := p.next()
 	rest.ReplayOnly = true
 	return rest
 }
 
-// leavesLeadershipOut is whether the stream goes on without LeadershipChanged events: these are about no controller and no object,
-// and of severity INFO.
+// leavesLeadershipOut returns true if the filter excludes LeadershipChanged events, which have no controller, no object and
+// severity INFO.
 func (p *eventPosition) leavesLeadershipOut() bool {
 	filter := p.request.GetFilter()
 	types := filter.GetTypes()
@@ -254,7 +257,7 @@ func (p *eventPosition) leavesLeadershipOut() bool {
 	return leavesOut && !p.request.GetReplayOnly()
 }
 
-// forgetLog has the next stream begin with all that the log of another replica has.
+// forgetLog makes the next stream start with all events in the log of another replica.
 func (p *eventPosition) forgetLog() {
 	p.former = slices.DeleteFunc(p.former, func(log formerLog) bool { return log.id == p.logID })
 	p.former = append(p.former, formerLog{p.logID, p.sequence})
@@ -263,7 +266,7 @@ func (p *eventPosition) forgetLog() {
 	p.oldest = p.latest.Add(-clockOffset)
 }
 
-// take takes note of an answer, and tells whether it is to be shown.
+// take updates the position by a response, and returns true if the response is to be shown.
 func (p *eventPosition) take(answer *adminv1.StreamEventsResponse) bool {
 	switch item := answer.GetItem().(type) {
 	case *adminv1.StreamEventsResponse_Started:

@@ -18,32 +18,31 @@ const (
 	replicaSelector   = "coxswain.dev/component=replica"
 	addressAnnotation = "coxswain.dev/admin-address"
 	caAnnotation      = "coxswain.dev/admin-ca"
-	// leaseAnnotation is the Lease by which the replica leads, as "NAMESPACE/NAME", and the replica's identity.
+	// leaseAnnotation contains the replica's leader-election Lease, as "NAMESPACE/NAME", and the replica's identity.
 	leaseAnnotation = "coxswain.dev/lease"
 
-	// DefaultLeaseName is the Lease by which the leader leads, unless the manager is told otherwise
-	// (--leader-elect-resource-name).
+	// DefaultLeaseName is the default name of the leader-election Lease (--leader-elect-resource-name).
 	DefaultLeaseName = "kube-controller-manager"
-	// DefaultLeaseNamespace is the namespace of that Lease (--leader-elect-resource-namespace).
+	// DefaultLeaseNamespace is the default namespace of the leader-election Lease (--leader-elect-resource-namespace).
 	DefaultLeaseNamespace = "kube-system"
 )
 
 // Replica is a running Coxswain that serves the admin API.
 type Replica struct {
-	// Name is that of its Lease; empty if none told of it.
+	// Name is the name of the replica's Lease; empty if the replica was not found by a Lease.
 	Name string
-	// Identity is its own in the leader election; empty if no Lease told of it.
+	// Identity is the replica's identity in the leader election; empty if the replica was not found by a Lease.
 	Identity string
-	// Address is "host:port" of its admin API.
+	// Address is "host:port" of the replica's admin API.
 	Address string
-	// Authority (PEM) is what its Lease says vouches for it; empty if its Lease says nothing. Whoever may write Leases
-	// may have written it.
+	// Authority is the CA (PEM) in the replica's Lease; empty if the Lease contains none. Any account that can write
+	// Leases can set it.
 	Authority string
-	// Leads is whether it holds the Lease by which the leader leads.
+	// Leads is true if the replica holds the leader-election Lease.
 	Leads bool
 }
 
-// String is the replica in words.
+// String returns the identity and the address.
 func (r Replica) String() string {
 	if r.Identity == "" {
 		return r.Address
@@ -51,54 +50,54 @@ func (r Replica) String() string {
 	return r.Identity + " at " + r.Address
 }
 
-// Replicas are what the Leases tell.
+// Replicas is the result of reading the Leases.
 type Replicas struct {
-	// Candidates may be called: the leader first, then the others by identity. Replicas that seem dead are among them
-	// only if all do, for it may be this machine's clock.
+	// Candidates are the replicas to call: the leader first, then the others by identity. It contains replicas with
+	// expired Leases only if all Leases are expired, because this machine's clock may be wrong.
 	Candidates []Replica
-	// PassedOver says who else there is, and why they are not called.
+	// PassedOver describes the other replicas and the reasons why they are not called.
 	PassedOver []string
-	// Holder is the identity of who leads, a manager of another make perhaps; empty if nobody does, or if the caller
-	// may not know.
+	// Holder is the identity of the Lease's holder, which may be a kube-controller-manager; empty if the Lease has no
+	// holder, or the caller cannot read the Lease.
 	Holder string
 }
 
-// Finder finds the replicas, and connects to them as somebody whom it does not give away.
+// Finder finds the replicas and connects to them, without sending a token to an untrusted server.
 type Finder struct {
-	// Leases tells which replicas there are.
+	// Leases reads the replicas' Leases.
 	Leases Leases
-	// Addresses names replicas ("host:port") in place of Leases. The one that leads is found all the same, for each
-	// of them tells.
+	// Addresses are "host:port" of replicas, to set instead of Leases. Each replica returns the leader's address, so one
+	// address is enough to find the leader.
 	Addresses []string
-	// Options say who one is, and whom to trust whatever a Lease says.
+	// Options contain the caller's credentials, and CAs to trust regardless of Leases.
 	Options Options
-	// ClusterCAFile holds the cluster's authorities (PEM), those of the API server. They are trusted at a replica that
-	// Options.CA, Options.CAFile and the replica's own Lease name no authority for. They sign the certificates of nodes as
-	// well, so a token goes only to a server whose certificate is for CertificateName and is not a node's.
+	// ClusterCAFile is a file with the CAs (PEM) of the cluster's API server. The Finder trusts them if neither
+	// Options.CA, Options.CAFile nor the replica's Lease contains a CA. These CAs also sign certificates of nodes, so a
+	// token is sent only to a server with a certificate for CertificateName that is not a node's.
 	ClusterCAFile string
-	// TrustAnnounced sends a token to a replica that only its own Lease vouches for. Whoever may write Leases in
-	// kube-system can then get it. A client certificate gives nothing away, and needs no such consent.
+	// TrustAnnounced allows sending a token to a replica whose CA only its own Lease contains. Any account that can write
+	// Leases in kube-system can then steal the token. A client certificate cannot be stolen and does not require this.
 	TrustAnnounced bool
-	// LeaseName and LeaseNamespace are those of the Lease by which the leader leads; empty for DefaultLeaseName and
+	// LeaseName and LeaseNamespace are those of the leader-election Lease; empty for DefaultLeaseName and
 	// DefaultLeaseNamespace.
 	LeaseName, LeaseNamespace string
 
-	// now is the time; nil for that of this machine.
+	// now returns the time; nil for this machine's clock.
 	now func() time.Time
 }
 
-// ErrNotVouchedFor is the error of a replica that a token is not sent to.
-var ErrNotVouchedFor = errors.New("coxswain: only its Lease says that it is a replica, and a token is not sent on that " +
-	"alone: set Options.CAFile, Options.ServerName, a client certificate, ClusterCAFile, or TrustAnnounced")
+// ErrNotVouchedFor is the error for a replica that is not trusted with the caller's token.
+var ErrNotVouchedFor = errors.New("coxswain: refusing to send a token: only its own Lease identifies this replica; " +
+	"set Options.CAFile, Options.ServerName, a client certificate, ClusterCAFile or TrustAnnounced")
 
 func (f Finder) check() error {
 	if (f.Leases == nil) == (len(f.Addresses) == 0) {
-		return errors.New("coxswain: of Leases and Addresses exactly one is to be set")
+		return errors.New("coxswain: set exactly one of Leases and Addresses")
 	}
 	return nil
 }
 
-// Replicas reads the Leases, and tells which replicas to call and which not.
+// Replicas reads the Leases and returns the replicas to call.
 func (f Finder) Replicas(ctx context.Context) (Replicas, error) {
 	if err := f.check(); err != nil {
 		return Replicas{}, err
@@ -114,7 +113,7 @@ func (f Finder) Replicas(ctx context.Context) (Replicas, error) {
 	if err != nil {
 		return Replicas{}, err
 	}
-	// Without it, those who answer know who leads.
+	// Without this Lease, each replica returns the leader.
 	namespace, name := cmp.Or(f.LeaseNamespace, DefaultLeaseNamespace), cmp.Or(f.LeaseName, DefaultLeaseName)
 	main, err := f.Leases.GetLease(ctx, namespace, name)
 	if err != nil && !errors.Is(err, ErrNoLease) {
@@ -127,8 +126,8 @@ func (f Finder) Replicas(ctx context.Context) (Replicas, error) {
 	return choose(leases, namespace+"/"+name, main.HolderIdentity, now()), nil
 }
 
-// leads returns the Lease by which a replica leads. A replica of an older version announces none: it is the one that it
-// holds, and else the default one.
+// leads returns the leader-election Lease of a replica. Replicas of older versions do not announce it: it is the Lease
+// that the replica holds, or else the default one.
 func leads(lease Lease, main, holder string) string {
 	// An annotation with another identity is left over from a predecessor.
 	if name, identity, _ := strings.Cut(lease.Annotations[leaseAnnotation], " "); identity == lease.HolderIdentity {
@@ -140,17 +139,17 @@ func leads(lease Lease, main, holder string) string {
 	return DefaultLeaseNamespace + "/" + DefaultLeaseName
 }
 
-// choose decides whom to call of the replicas that lead by the Lease main.
+// choose returns the replicas to call, among those with the leader-election Lease main.
 func choose(leases []Lease, main, holder string, now time.Time) Replicas {
 	type silent struct {
 		Replica
-		// For how long; negative if for ever.
+		// Time since the last renewal; negative if the Lease was never renewed.
 		since time.Duration
 	}
 	replicas := Replicas{Holder: holder}
 	var dead []silent
 	for _, lease := range leases {
-		// A Lease without a holder was given up: its replica has ended.
+		// A Lease without a holder was released: its replica has stopped.
 		if lease.HolderIdentity == "" {
 			continue
 		}
@@ -165,15 +164,15 @@ func choose(leases []Lease, main, holder string, now time.Time) Replicas {
 		other := leads(lease, main, holder)
 		switch {
 		case other != main:
-			replicas.PassedOver = append(replicas.PassedOver, replica.Identity+" leads by another Lease, "+other)
+			replicas.PassedOver = append(replicas.PassedOver, replica.Identity+" uses another leader-election Lease, "+other)
 		case replica.Address == "":
-			replicas.PassedOver = append(replicas.PassedOver, replica.Identity+" serves no admin API")
+			replicas.PassedOver = append(replicas.PassedOver, replica.Identity+" does not serve the admin API")
 		case lease.RenewTime.IsZero():
 			dead = append(dead, silent{replica, -1})
-			replicas.PassedOver = append(replicas.PassedOver, replica.Identity+" has never given a sign of life")
+			replicas.PassedOver = append(replicas.PassedOver, replica.Identity+" has never renewed its Lease")
 		case since > lease.LeaseDuration:
 			dead = append(dead, silent{replica, since})
-			text := fmt.Sprintf("%s has given no sign of life for %s", replica.Identity, since.Truncate(time.Second))
+			text := fmt.Sprintf("%s has not renewed its Lease for %s", replica.Identity, since.Truncate(time.Second))
 			replicas.PassedOver = append(replicas.PassedOver, text)
 		default:
 			replicas.Candidates = append(replicas.Candidates, replica)
@@ -190,7 +189,7 @@ func choose(leases []Lease, main, holder string, now time.Time) Replicas {
 	})
 	slices.Sort(replicas.PassedOver)
 	if len(replicas.Candidates) == 0 {
-		// As numbers without a sign, so that for ever comes last.
+		// Compared as unsigned numbers, so that never-renewed Leases are last.
 		slices.SortFunc(dead, func(a, b silent) int {
 			return cmp.Or(cmp.Compare(uint64(a.since), uint64(b.since)), cmp.Compare(a.Identity, b.Identity))
 		})
@@ -201,8 +200,8 @@ func choose(leases []Lease, main, holder string, now time.Time) Replicas {
 	return replicas
 }
 
-// Connect makes a client of a replica, with the credentials that it may see. The error is ErrNotVouchedFor if that would
-// be none.
+// Connect creates a client of a replica, with the credentials that the replica is trusted with. It returns
+// ErrNotVouchedFor if the replica is not trusted with the caller's only credentials.
 func (f Finder) Connect(replica Replica) (*Client, error) {
 	if err := checkAddress(replica.Address); err != nil {
 		return nil, err
@@ -227,7 +226,7 @@ func (f Finder) Connect(replica Replica) (*Client, error) {
 	}
 	client, err := Connect(replica.Address, options)
 	if err != nil && decided.voucher == announcement {
-		return nil, fmt.Errorf("with the authority that the Lease of %s announces: %w", replica, err)
+		return nil, fmt.Errorf("load the CA in the Lease of %s: %w", replica, err)
 	}
 	return client, err
 }
@@ -236,7 +235,7 @@ func (f Finder) facts(replica Replica) facts {
 	return facts{
 		authority:      f.Options.CAFile != "" || f.Options.CA != nil,
 		trustAnnounced: f.TrustAnnounced,
-		// Not whom a named replica names as the leader: that address is what a Lease says.
+		// The leader's address from a named replica is not named by the user, because it comes from a Lease.
 		named:            slices.Contains(f.Addresses, replica.Address) || f.Options.ServerName != "",
 		announced:        replica.Authority != "",
 		clusterAuthority: f.ClusterCAFile != "",
@@ -245,33 +244,31 @@ func (f Finder) facts(replica Replica) facts {
 	}
 }
 
-// hint is what to say when a replica can't be reached because the authority that it announces was not trusted, or because
-// its certificate is that of a node.
+// hint returns a hint for a replica that is unreachable because its CA or the name in its certificate is not trusted.
 func (f Finder) hint(replica Replica) string {
 	decided, _ := f.facts(replica).decide()
 	hint := ""
 	if replica.Authority != "" && decided.voucher != announcement && decided.voucher != authority {
-		hint = " (the authority that its Lease announces is not trusted with a token, unless TrustAnnounced is set)"
+		hint = " (with a token, the CA in the replica's Lease is not trusted; set TrustAnnounced to trust it)"
 	}
 	if decided.name == coxswainName {
-		hint += " (with ClusterCAFile a token is sent only to a server with a certificate for " + CertificateName + ")"
+		hint += " (with ClusterCAFile, a token is sent only to a server with a certificate for " + CertificateName + ")"
 	}
 	return hint
 }
 
-// facts decide about trust. Whoever may write Leases in kube-system may announce a replica, its address and its
-// authority. So an announcement is good for client certificates, which prove the caller without giving anything away,
-// and not for tokens, which are the caller to whoever holds them.
+// facts determine trust. Any account that can write Leases in kube-system can announce a replica with its own address and
+// CA. An announcement is therefore sufficient for a client certificate, which a server cannot steal, but not for a token.
 type facts struct {
-	// The user has named an authority.
+	// The user set a CA.
 	authority bool
-	// The user trusts announcements with a token.
+	// The user allows sending a token to a replica that only its Lease identifies.
 	trustAnnounced bool
-	// The user has named the server.
+	// The user set the server's address or name.
 	named bool
-	// The replica announces an authority.
+	// The replica's Lease contains a CA.
 	announced bool
-	// The user has named the cluster's authority.
+	// The user set the cluster's CA.
 	clusterAuthority bool
 	// The caller has a token.
 	token bool
@@ -279,7 +276,7 @@ type facts struct {
 	certificate bool
 }
 
-// voucher is whose word it is that a server is who it says.
+// voucher is the source of the CA that verifies the server.
 type voucher string
 
 const (
@@ -289,30 +286,32 @@ const (
 	system       voucher = "system"
 )
 
-// CertificateName is in the serving certificates of Coxswain that the cluster's CA signs, and in no certificate of a node.
+// CertificateName is the name in the serving certificates that the cluster's CA signs for Coxswain. Certificates of nodes
+// must not contain it.
 const CertificateName = "coxswain.kube-system.svc"
 
-// nameRule is the name that a server's certificate must have.
+// nameRule determines the name to expect in a server's certificate.
 type nameRule string
 
 const (
-	// addressName is the host of the address, or Options.ServerName.
+	// addressName expects the host of the address, or Options.ServerName.
 	addressName nameRule = "address"
-	// coxswainName is CertificateName, whatever the address is.
+	// coxswainName expects CertificateName, regardless of the address.
 	coxswainName nameRule = "coxswain"
 )
 
-// decision is what follows from the facts.
+// decision is the result of decide.
 type decision struct {
 	voucher   voucher
 	sendToken bool
 	name      nameRule
 }
 
-// decide says who vouches for a replica, by which name, and whether the token goes to it. It is not ok if nobody vouches
-// for it and the token is all that the caller has. The command line has the same rule; a test sees to that.
+// decide selects the CA and the name that verify a replica, and decides whether the token is sent. It is not ok if the
+// token is the caller's only credential and the replica is not trusted with it. The command line has the same rules,
+// which a test compares.
 func (f facts) decide() (decided decision, ok bool) {
-	// Who has nothing to give away may ask anybody: the answer is a refusal.
+	// A caller without a token can call any server, because no credential can be stolen.
 	givesNothingAway := f.certificate || !f.token
 	vouched := true
 	decided.name = addressName
@@ -323,21 +322,21 @@ func (f facts) decide() (decided decision, ok bool) {
 		decided.voucher, vouched = announcement, f.trustAnnounced
 	case f.clusterAuthority:
 		decided.voucher = cluster
-		// The cluster's CA vouches for nodes as well: only a server with Coxswain's name gets a token, unless the user
-		// has named it. A client certificate needs no other name than that of the address.
+		// The cluster's CA also signs for nodes: a token is sent only to a server with Coxswain's name, unless the user set
+		// the server. With a client certificate, the host of the address is sufficient.
 		if !f.named && !givesNothingAway {
 			decided.name = coxswainName
 		}
 		vouched = f.named || decided.name == coxswainName
 	default:
-		// The system's authorities vouch for names, and anybody may have one: the user has to have named this one.
+		// The system's CAs sign for any owner of a name, so the user must have set this server.
 		decided.voucher, vouched = system, f.named
 	}
 	decided.sendToken = f.token && vouched
 	return decided, decided.sendToken || givesNothingAway
 }
 
-// hostName is what a host may look like. A Lease says where to call, so nothing may pass that grpc takes for a scheme.
+// hostName matches valid hosts. The address comes from a Lease, so it must not contain a scheme of grpc.
 var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
 
 func checkAddress(address string) error {
@@ -345,7 +344,7 @@ func checkAddress(address string) error {
 	number, notNumber := strconv.ParseUint(port, 10, 16)
 	isHost := hostName.MatchString(host) || net.ParseIP(host) != nil
 	if err != nil || notNumber != nil || number == 0 || !isHost {
-		return fmt.Errorf("coxswain: %q is no address of a replica: HOST:PORT is allowed", address)
+		return fmt.Errorf("coxswain: replica address %q: expected HOST:PORT", address)
 	}
 	return nil
 }

@@ -21,27 +21,27 @@ import (
 const (
 	defaultTimeout  = 30 * time.Second
 	defaultAttempts = 10
-	// A replica that is there says sooner who leads.
+	// A live replica responds sooner.
 	probeTimeout = 5 * time.Second
-	// An election takes seconds: the first pause is short, and each is twice as long as the one before.
+	// An election takes seconds. Each pause is twice as long as the previous one.
 	firstPause, longestPause = 250 * time.Millisecond, 4 * time.Second
 
 	errorDomain = "admin.coxswain.dev"
 	notLeader   = "NOT_LEADER"
 )
 
-// ErrNoLeader is the error of a call that nobody could be found for. It wraps what was said last.
+// ErrNoLeader is the error of a call for which no leader was found. It wraps the last error.
 var ErrNoLeader = errors.New("coxswain: no leader")
 
-// Follower sends calls to the replica that leads, whichever that is by then. It is for many goroutines at once.
+// Follower sends calls to the current leader. It is safe for concurrent use.
 type Follower struct {
-	// Timeout bounds calls whose context has no deadline; 0 for 30 seconds.
+	// Timeout limits calls whose context has no deadline; 0 means 30 seconds.
 	Timeout time.Duration
-	// Attempts bounds how often a call is sent; 0 for ten times.
+	// Attempts is the maximum number of attempts of a call; 0 means 10.
 	Attempts int
 
 	finder Finder
-	// pause waits; a test does not.
+	// pause waits. Tests replace it.
 	pause func(ctx context.Context, duration time.Duration) error
 
 	mu      sync.Mutex
@@ -50,20 +50,20 @@ type Follower struct {
 	closed  bool
 }
 
-// search is under way until done is closed; err is what others may have of it then.
+// search is in progress until done is closed. Then, err is the error for waiting calls.
 type search struct {
 	done chan struct{}
 	err  error
 }
 
-// session is a client, and how many calls are on it: it is closed with the last of them.
+// session is a client with the number of its calls. A retired session is closed after its last call.
 type session struct {
 	client  *Client
 	calls   int
 	retired bool
 }
 
-// Follow makes a follower of the leader. It looks for nothing before the first call.
+// Follow returns a follower of the leader. The first call searches for the leader.
 func Follow(finder Finder) (*Follower, error) {
 	if err := finder.check(); err != nil {
 		return nil, err
@@ -82,11 +82,11 @@ func pause(ctx context.Context, duration time.Duration) error {
 	}
 }
 
-// Call runs call with a client of the leader. If the error is that the replica does not lead (NOT_LEADER), the leader is
-// found anew and call runs again, until the context's deadline: NOT_LEADER says that nothing was done. The error is
-// ErrNoLeader when the attempts or the time are used up. Any other error is returned as it is, for what was done is not
-// known then; after UNAVAILABLE the next Call finds the leader anew. A call makes one request, with the context that it
-// gets, for it runs again from its beginning.
+// Call runs call with a client of the leader. If the replica does not lead (NOT_LEADER), Call searches for the leader
+// and runs call again, until the context's deadline: after NOT_LEADER, nothing was changed. Call returns ErrNoLeader
+// after the last attempt or at the deadline. It returns any other error unchanged, because the request may have been
+// applied. After UNAVAILABLE, the next Call searches for the leader. The function call must make exactly one request
+// with the given context, because it can run several times.
 func (f *Follower) Call(ctx context.Context, call func(ctx context.Context, leader *Client) error) error {
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
@@ -105,7 +105,7 @@ func (f *Follower) Call(ctx context.Context, call func(ctx context.Context, lead
 		if attempt >= attempts {
 			return fmt.Errorf("%w in %d attempts: %w", ErrNoLeader, attempt, err)
 		}
-		// Who is named for the first time is asked at once; else it is not settled yet who leads.
+		// A new address is called at once; otherwise the election is still in progress.
 		next = address
 		if address == "" || asked[address] {
 			if stopped := f.pause(ctx, wait); stopped != nil {
@@ -117,8 +117,8 @@ func (f *Follower) Call(ctx context.Context, call func(ctx context.Context, lead
 	}
 }
 
-// StepDown makes the replica that leads give up leadership: the one that is found first, and no other. The request is sent
-// once. If another replica leads by then, the error is that of the replica (LEADER_CHANGED), and no leader steps down.
+// StepDown makes the current leader step down. It sends the request once. If another replica has become the leader in
+// the meantime, it returns the replica's error (LEADER_CHANGED), and no leader steps down.
 func (f *Follower) StepDown(ctx context.Context, request *adminv1.StepDownRequest) (*adminv1.StepDownResponse, error) {
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
@@ -136,7 +136,7 @@ func (f *Follower) StepDown(ctx context.Context, request *adminv1.StepDownReques
 			return nil, err
 		}
 		if leader.GetHolderIdentity() == "" {
-			return nil, fmt.Errorf("%w: nobody holds the Lease", ErrNoLeader)
+			return nil, fmt.Errorf("%w: the Lease has no holder", ErrNoLeader)
 		}
 		sent.ExpectedLeaderIdentity = proto.String(leader.GetHolderIdentity())
 		if !leader.GetLeading() {
@@ -152,7 +152,7 @@ func (f *Follower) StepDown(ctx context.Context, request *adminv1.StepDownReques
 	return answer, err
 }
 
-// forget has the next call find the leader anew.
+// forget makes the next call search for the leader.
 func (f *Follower) forget() {
 	f.mu.Lock()
 	current := f.current
@@ -162,7 +162,7 @@ func (f *Follower) forget() {
 	}
 }
 
-// once sends a call to who seems to lead: next, if that is not empty.
+// once sends a call to the presumed leader: next, if it is not empty.
 func (f *Follower) once(ctx context.Context, next string, call func(context.Context, *Client) error) error {
 	session, err := f.enter(ctx, next)
 	if err != nil {
@@ -176,7 +176,7 @@ func (f *Follower) once(ctx context.Context, next string, call func(context.Cont
 	return err
 }
 
-// Close ends the connection, once the calls on it have ended.
+// Close closes the connection after the last call on it.
 func (f *Follower) Close() error {
 	f.mu.Lock()
 	f.closed = true
@@ -185,7 +185,7 @@ func (f *Follower) Close() error {
 	return nil
 }
 
-// enter counts a call on the session. However many calls find that the leader is gone, one of them looks for the next one.
+// enter adds a call to the session. Without a session, only one of the concurrent calls searches for the leader.
 func (f *Follower) enter(ctx context.Context, next string) (*session, error) {
 	own := &search{done: make(chan struct{})}
 	for {
@@ -202,7 +202,7 @@ func (f *Follower) enter(ctx context.Context, next string) (*session, error) {
 				return nil, other.err
 			}
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: another call still looks for it: %w", ErrNoLeader, ctx.Err())
+			return nil, fmt.Errorf("%w: another call is still searching: %w", ErrNoLeader, ctx.Err())
 		}
 	}
 	client, err := f.find(ctx, next)
@@ -212,7 +212,7 @@ func (f *Follower) enter(ctx context.Context, next string) (*session, error) {
 	defer close(own.done)
 	if err != nil {
 		var unreachable *unreachableError
-		// An error that comes of the context of this call is its own.
+		// An error caused by this call's context does not concern the other calls.
 		if errors.As(err, &unreachable) && ctx.Err() == nil {
 			own.err = err
 		}
@@ -225,7 +225,8 @@ func (f *Follower) enter(ctx context.Context, next string) (*session, error) {
 	return found, nil
 }
 
-// join has a call on the session if there is one, and tells which search is under way otherwise: own, if there was none.
+// join adds a call to the session if one exists. Otherwise it returns the search in progress, which is own if there was
+// none.
 func (f *Follower) join(own *search) (*session, *search, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -264,22 +265,22 @@ func (f *Follower) sweep(session *session) {
 	done := session.retired && session.calls == 0
 	f.mu.Unlock()
 	if done {
-		// It may be closed already, which is no matter.
+		// Closing twice is harmless.
 		_ = session.client.Close()
 	}
 }
 
-// unreachableError is that no replica answers, which is worth another attempt: nothing was sent.
+// unreachableError is the error if no replica responds. The call can be repeated, because nothing was sent.
 type unreachableError struct{ tried []string }
 
 func (e *unreachableError) Error() string {
 	if len(e.tried) == 0 {
-		return "coxswain: no replica that serves the admin API has announced itself"
+		return "coxswain: no Lease announces a replica that serves the admin API"
 	}
-	return "coxswain: no replica can be called: " + strings.Join(e.tried, "; ")
+	return "coxswain: no replica could be reached: " + strings.Join(e.tried, "; ")
 }
 
-// find connects to who leads: next if that is known, else who the Leases say, else who a replica says.
+// find connects to the leader: next if it is set, else the leader by the Leases, else the leader by a replica's response.
 func (f *Follower) find(ctx context.Context, next string) (*Client, error) {
 	replicas, err := f.finder.Replicas(ctx)
 	if err != nil {
@@ -291,7 +292,7 @@ func (f *Follower) find(ctx context.Context, next string) (*Client, error) {
 	try := func(replica Replica) (*adminv1.Leader, *Client, error) {
 		client, err := f.finder.Connect(replica)
 		if err != nil {
-			// What one Lease says must not keep anybody from the other replicas.
+			// An invalid Lease must not prevent calls to the other replicas.
 			refusal = err
 			tried = append(tried, fmt.Sprintf("%s: %v", replica, err))
 			return nil, nil, nil
@@ -336,13 +337,13 @@ func (f *Follower) find(ctx context.Context, next string) (*Client, error) {
 	tried = append(tried, replicas.PassedOver...)
 	unreachable := &unreachableError{tried}
 	if refusal != nil && !away {
-		// It would be the same the next time.
+		// Another attempt would fail in the same way.
 		return nil, fmt.Errorf("%s: %w", unreachable.Error(), refusal)
 	}
 	return nil, unreachable
 }
 
-// at is the replica at an address that another one has named.
+// at returns the replica at an address that another replica returned.
 func (r Replicas) at(address string) Replica {
 	for _, replica := range r.Candidates {
 		if replica.Address == address {
@@ -352,8 +353,8 @@ func (r Replicas) at(address string) Replica {
 	return Replica{Address: address}
 }
 
-// probe asks who leads: a question that may be asked twice, so that no call is sent to who does not answer. Who may not
-// ask that goes on all the same: the call itself will tell.
+// probe reads the leader with a call that can be repeated, so that calls are not sent to an unreachable replica. A caller
+// without this permission continues, because the call itself shows the leader.
 func probe(ctx context.Context, client *Client) (*adminv1.Leader, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -369,8 +370,8 @@ func isAway(err error) bool {
 	return code == codes.Unavailable || code == codes.DeadlineExceeded
 }
 
-// leaderAddress is where the leader is, according to a replica that refuses because it does not lead; empty if that one
-// does not know.
+// leaderAddress returns the leader's address from the error of a replica that does not lead; empty if the replica does not
+// know it.
 func leaderAddress(err error) (address string, refused bool) {
 	if status.Code(err) != codes.FailedPrecondition {
 		return "", false

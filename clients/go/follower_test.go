@@ -333,7 +333,7 @@ func TestAReplicaThatIsAwayIsPassedBy(t *testing.T) {
 	fleet.addresses = fleet.addresses[:1]
 	nobody := fleet.follow(t)
 	err = nobody.Call(t.Context(), reconcile)
-	if err == nil || !strings.Contains(err.Error(), "no replica can be called: a at "+away) {
+	if err == nil || !strings.Contains(err.Error(), "no replica could be reached: a at "+away) {
 		t.Errorf("%v", err)
 	}
 }

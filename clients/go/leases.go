@@ -14,53 +14,53 @@ import (
 	"time"
 )
 
-// Lease is what counts here of a Lease (coordination.k8s.io/v1).
+// Lease contains the used fields of a Lease (coordination.k8s.io/v1).
 type Lease struct {
-	// Name is that of the object.
+	// Name is the name of the object.
 	Name string
-	// Annotations are those of the object.
+	// Annotations are the annotations of the object.
 	Annotations map[string]string
-	// HolderIdentity is empty if nobody holds it.
+	// HolderIdentity is the identity of the holder; empty if the Lease has no holder.
 	HolderIdentity string
-	// RenewTime is the holder's last sign of life; zero if it has given none.
+	// RenewTime is the time of the last renewal; zero if the Lease was never renewed.
 	RenewTime time.Time
-	// LeaseDuration is how long that sign counts.
+	// LeaseDuration is the time from the last renewal to the expiry.
 	LeaseDuration time.Duration
 }
 
-// Leases reads Leases from the cluster. APIServer does so; who has a client of the cluster already, client-go for one,
-// writes the two methods with it.
+// Leases reads Leases from the cluster. APIServer implements it. You can also implement it with an existing client of
+// the cluster, such as client-go.
 type Leases interface {
-	// ListLeases lists the Leases of a namespace that have a label.
+	// ListLeases lists the Leases of a namespace that match a label selector.
 	ListLeases(ctx context.Context, namespace, labelSelector string) ([]Lease, error)
-	// GetLease reads one Lease. Its error is ErrNoLease if there is none of this name, or the caller may not read it.
+	// GetLease returns one Lease. It returns ErrNoLease if the Lease does not exist or the caller cannot read it.
 	GetLease(ctx context.Context, namespace, name string) (Lease, error)
 }
 
-// ErrNoLease is the error of a Lease that is not there for the caller.
-var ErrNoLease = errors.New("coxswain: there is no such Lease, or it may not be read")
+// ErrNoLease is the error for a Lease that does not exist or that the caller cannot read.
+var ErrNoLease = errors.New("coxswain: the Lease does not exist or cannot be read")
 
 // The mount of a pod's service account.
 const podDirectory = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// maxLeases bounds the bytes of an answer: a Lease has some kilobytes at most.
+// maxLeases is the maximum size of a response in bytes. A Lease has at most some kilobytes.
 const maxLeases = 16 << 20
 
-// APIServer reads Leases from the cluster's API server, over HTTPS and nothing else.
+// APIServer reads Leases from the cluster's API server. It requires HTTPS.
 type APIServer struct {
 	server *url.URL
 	tls    *rotating
 }
 
-// NewAPIServer makes a reader of the Leases that the API server at server, "https://HOST[:PORT]", has. Options say whom
-// to trust there and who one is; their files are read anew for every request.
+// NewAPIServer returns a reader of Leases for the API server at server, "https://HOST[:PORT]". The files of the options
+// are read for every request.
 func NewAPIServer(server string, options Options) (*APIServer, error) {
 	parsed, err := url.Parse(server)
 	if err != nil || parsed.Scheme != "https" || parsed.Host == "" || parsed.User != nil {
-		return nil, fmt.Errorf("coxswain: %q is no API server: https://HOST[:PORT] is allowed", server)
+		return nil, fmt.Errorf("coxswain: API server %q: expected https://HOST[:PORT]", server)
 	}
 	if options.Token != "" && options.TokenFile != "" {
-		return nil, errors.New("coxswain: Token and TokenFile are both set: one is allowed")
+		return nil, errors.New("coxswain: options Token and TokenFile are both set; set only one")
 	}
 	tls, err := rotate(options)
 	if err != nil {
@@ -69,18 +69,18 @@ func NewAPIServer(server string, options Options) (*APIServer, error) {
 	return &APIServer{server: parsed, tls: tls}, nil
 }
 
-// InCluster says, in a pod, where the API server is and who the pod's service account is there.
+// InCluster returns the URL of the API server and the options of the pod's service account. It works only in a pod.
 func InCluster() (server string, options Options, err error) {
 	host, port := os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
 	if host == "" || port == "" {
 		return "", Options{}, errors.New(
-			"coxswain: this is no pod: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not both set")
+			"coxswain: not in a pod: KUBERNETES_SERVICE_HOST or KUBERNETES_SERVICE_PORT is unset")
 	}
 	options = Options{CAFile: podDirectory + "/ca.crt", TokenFile: podDirectory + "/token"}
 	return "https://" + net.JoinHostPort(host, port), options, nil
 }
 
-// ListLeases lists Leases by a label.
+// ListLeases lists the Leases of a namespace that match a label selector.
 func (a *APIServer) ListLeases(ctx context.Context, namespace, labelSelector string) ([]Lease, error) {
 	var list struct {
 		Items []leaseObject `json:"items"`
@@ -95,14 +95,14 @@ func (a *APIServer) ListLeases(ctx context.Context, namespace, labelSelector str
 	return leases, nil
 }
 
-// GetLease reads one Lease.
+// GetLease returns one Lease.
 func (a *APIServer) GetLease(ctx context.Context, namespace, name string) (Lease, error) {
 	var object leaseObject
 	err := a.get(ctx, &object, nil, namespace, name)
 	return object.lease(), err
 }
 
-// leaseObject is a Lease as the API server writes it.
+// leaseObject is the JSON of a Lease.
 type leaseObject struct {
 	Metadata struct {
 		Name        string            `json:"name"`
@@ -125,8 +125,8 @@ func (o leaseObject) lease() Lease {
 	}
 }
 
-// get reads what is below a namespace's Leases. Each request has a connection of its own: they are rare, and rotated
-// certificates count at once.
+// get reads the Leases of a namespace, or one of them. Each request opens a connection: requests are rare, and rotated
+// certificates apply at once.
 func (a *APIServer) get(ctx context.Context, into any, query url.Values, namespace string, name ...string) error {
 	elements := append([]string{"apis/coordination.k8s.io/v1/namespaces", url.PathEscape(namespace), "leases"}, name...)
 	address := a.server.JoinPath(elements...)
@@ -146,7 +146,7 @@ func (a *APIServer) get(ctx context.Context, into any, query url.Values, namespa
 	config, stale := a.tls.config()
 	transport := &http.Transport{TLSClientConfig: config, Proxy: http.ProxyFromEnvironment}
 	defer transport.CloseIdleConnections()
-	// A redirection would take the token elsewhere.
+	// A redirect would send the token to another server.
 	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
 	}}
@@ -163,12 +163,12 @@ func (a *APIServer) get(ctx context.Context, into any, query url.Values, namespa
 		return refusal(address, response, body, len(name) > 0)
 	}
 	if err := json.Unmarshal(body, into); err != nil {
-		return fmt.Errorf("coxswain: GET %s: no JSON of Leases: %w", address, err)
+		return fmt.Errorf("coxswain: GET %s: decode the Leases: %w", address, err)
 	}
 	return nil
 }
 
-// refusal is what the API server says, and what would be allowed.
+// refusal returns the error of a rejected request, with a hint.
 func refusal(address *url.URL, response *http.Response, body []byte, one bool) error {
 	var said struct {
 		Message string `json:"message"`
@@ -180,7 +180,7 @@ func refusal(address *url.URL, response *http.Response, body []byte, one bool) e
 	case one && missing:
 		return fmt.Errorf("%w: GET %s: %s", ErrNoLease, address, text)
 	case response.StatusCode == http.StatusForbidden:
-		return fmt.Errorf("coxswain: GET %s: %s (the Role coxswain-admin-discovery allows it)", address, text)
+		return fmt.Errorf("coxswain: GET %s: %s (bind the Role coxswain-admin-discovery)", address, text)
 	default:
 		return fmt.Errorf("coxswain: GET %s: %s", address, text)
 	}

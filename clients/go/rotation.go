@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// rotating are TLS credentials that read their files anew for every handshake, so that a client outlives a rotation of
-// its certificate and of the authorities that it trusts.
+// rotating are TLS credentials that read their files for every handshake, so that a client survives a rotation of its
+// certificate and of its trusted CAs.
 type rotating struct {
 	options Options
 
@@ -32,8 +32,8 @@ func rotate(options Options) (*rotating, error) {
 	return r, nil
 }
 
-// config is what the files say now. A reader may come between the writing of a certificate and that of its key: what
-// was read last holds until the files fit each other again, and the error says what does not fit.
+// config returns the current TLS configuration. The certificate and its key are not replaced at the same time: until
+// they match again, config returns the previous configuration together with the error.
 func (r *rotating) config() (*tls.Config, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,13 +51,13 @@ func (r *rotating) ClientHandshake(ctx context.Context, authority string, conn n
 	config, stale := r.config()
 	secured, info, err := credentials.NewTLS(config).ClientHandshake(ctx, authority, conn)
 	if err != nil && stale != nil {
-		err = fmt.Errorf("%w (with older credentials, for the files can't be used: %w)", err, stale)
+		err = fmt.Errorf("%w (with the previous credentials, because reading the files failed: %w)", err, stale)
 	}
 	return secured, info, err
 }
 
 func (r *rotating) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return nil, nil, errors.New("coxswain: these credentials are a client's")
+	return nil, nil, errors.New("coxswain: server handshake with client credentials")
 }
 
 func (r *rotating) Info() credentials.ProtocolInfo {
@@ -70,7 +70,7 @@ func (r *rotating) Clone() credentials.TransportCredentials {
 	return &rotating{options: r.options, last: r.last}
 }
 
-// OverrideServerName is deprecated in grpc, and asked for by its interface.
+// OverrideServerName is deprecated in grpc, but its interface requires it.
 func (r *rotating) OverrideServerName(name string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -83,7 +83,7 @@ func (r *rotating) OverrideServerName(name string) error {
 func refuseNode(state tls.ConnectionState) error {
 	subject := state.PeerCertificates[0].Subject
 	if slices.Contains(subject.Organization, "system:nodes") || strings.HasPrefix(subject.CommonName, "system:node:") {
-		return fmt.Errorf("the certificate for %s is a node's (%s), and with ClusterCAFile no token is sent to a node", CertificateName, subject.CommonName)
+		return fmt.Errorf("refusing to send a token: the certificate for %s belongs to a node (%s)", CertificateName, subject.CommonName)
 	}
 	return nil
 }
@@ -97,7 +97,7 @@ func (o Options) tlsConfig() (*tls.Config, error) {
 	authorities, from := o.CA, "CA"
 	if o.CAFile != "" {
 		if o.CA != nil {
-			return nil, errors.New("CA and CAFile are both set: one is allowed")
+			return nil, errors.New("options CA and CAFile are both set; set only one")
 		}
 		content, err := os.ReadFile(o.CAFile)
 		if err != nil {
@@ -108,18 +108,18 @@ func (o Options) tlsConfig() (*tls.Config, error) {
 	if authorities != nil || o.CAFile != "" {
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(authorities) {
-			return nil, fmt.Errorf("%s: there is no certificate (PEM) in it", from)
+			return nil, fmt.Errorf("%s: contains no certificate (PEM)", from)
 		}
 	}
 	if (o.CertFile == "") != (o.KeyFile == "") {
-		return nil, errors.New("of CertFile and KeyFile only one is set: both or neither are allowed")
+		return nil, errors.New("options CertFile and KeyFile: set both or neither")
 	}
 	if o.CertFile != "" {
 		pair, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile)
 		if err != nil {
 			return nil, fmt.Errorf("%s with %s: %w", o.CertFile, o.KeyFile, err)
 		}
-		// Shown whatever authorities the server names, so that a refusal is the server's own.
+		// Sent regardless of the CAs that the server requests, so that the server itself rejects the certificate.
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	}
 	return config, nil

@@ -408,7 +408,7 @@ class Following(Case):
         follower = self.follow(fleet)
         self.assertEqual(follower.call(lambda client, seconds: "called"), "called")
         del fleet.addresses[1:]
-        with self.assertRaisesRegex(NoLeader, f"no replica can be called: a at {away}: UNAVAILABLE"):
+        with self.assertRaisesRegex(NoLeader, f"no replica could be reached: a at {away}: UNAVAILABLE"):
             self.follow(fleet, attempts=2).call(reconcile)
 
     def test_a_token_is_not_sent_in_vain(self) -> None:

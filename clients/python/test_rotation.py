@@ -93,7 +93,7 @@ class Rotation(Case):
             self.write("ca.pem", b"")
             with self.assertLogs("coxswain.admin", "WARNING") as logged:
                 self.assertEqual(client.leader.GetLeader(request).leader.holder_identity, "joan")
-            self.assertIn("ca.pem: there is no certificate", logged.output[0])
+            self.assertIn("ca.pem: contains no certificate", logged.output[0])
 
 
 class FakeChannel:

@@ -107,7 +107,7 @@ impl Audit {
             outcome,
             error,
             caller,
-            "admin call"
+            "Admin call"
         );
     }
 }
@@ -115,7 +115,7 @@ impl Audit {
 impl Drop for Audit {
     fn drop(&mut self) {
         if !self.ended {
-            self.log("abandoned", "", "the process ends, or the mutation failed unexpectedly", "gone");
+            self.log("abandoned", "", "the process stopped, or the call failed unexpectedly", "gone");
         }
     }
 }

@@ -132,7 +132,7 @@ pub fn is_known(extensions: &Extensions) -> bool {
 }
 
 pub(super) fn unauthenticated() -> Status {
-    let message = "credentials are needed: a client certificate or a bearer token";
+    let message = "unauthenticated: send a client certificate or a bearer token";
     ErrorReply::new(Reason::Unauthenticated, message).into()
 }
 
@@ -149,17 +149,17 @@ pub async fn check(
     match judge.authorize(&user, method.attributes(name)).await {
         Ok(Decision::Allowed) => Ok(user),
         Ok(Decision::Denied { reason }) => {
-            let mut message = format!("user {:?} may not {verb} {resource} in group {GROUP:?}", user.name);
+            let mut message = format!("user {:?} cannot {verb} {resource} in group {GROUP:?}", user.name);
             if !name.is_empty() {
                 message =
-                    format!("user {:?} may not {verb} {resource} {name:?} in group {GROUP:?}", user.name);
+                    format!("user {:?} cannot {verb} {resource} {name:?} in group {GROUP:?}", user.name);
             }
             if !reason.is_empty() {
                 message = format!("{message}: {reason}");
             }
             if let Some(left_out) = refusals.next() {
                 let (user, name) = (quoted(&user.name), quoted(name));
-                tracing::info!(user, verb, resource, name, rpc = method.rpc, left_out, "call not allowed");
+                tracing::info!(user, verb, resource, name, rpc = method.rpc, left_out, "Admin call denied");
             }
             let failure = ErrorReply::new(Reason::Forbidden, message);
             Err(failure.with("verb", verb).with("resource", resource).with("name", name).into())
@@ -167,9 +167,9 @@ pub async fn check(
         Err(error) => {
             if let Some(left_out) = refusals.next() {
                 let (user, name) = (quoted(&user.name), quoted(name));
-                tracing::warn!(user, verb, resource, name, %error, left_out, "call not authorized: no answer");
+                tracing::warn!(user, verb, resource, name, %error, left_out, "Failed to authorize an admin call");
             }
-            let message = "the API server could not be asked whether this is allowed";
+            let message = "authorize the call: the API server did not answer";
             Err(ErrorReply::new(Reason::ApiServer, message).retry_after(RETRY).into())
         }
     }

@@ -197,7 +197,7 @@ pub(super) fn waiting(wait: &KeyWait) -> proto::WaitingKey {
     proto::WaitingKey {
         object: Some(object_key(&wait.key)),
         age: Some(duration(wait.age)),
-        reason: format!("waits for the cache of {}", kind_name(wait.kind)),
+        reason: format!("waiting for the cache of {}", kind_name(wait.kind)),
     }
 }
 

@@ -80,8 +80,8 @@ where
             }
             (Some(None), _) => {
                 let mut violations = super::errors::Violations::default();
-                violations.add(TIMEOUT, "is not a timeout");
-                let status = violations.check().err().unwrap_or_else(|| timed_out("no timeout"));
+                violations.add(TIMEOUT, "expected at most 8 digits and a unit: H, M, S, m, u or n");
+                let status = violations.check().err().unwrap_or_else(|| timed_out("invalid timeout"));
                 return Box::pin(std::future::ready(Ok(status.into_http())));
             }
         };
@@ -95,7 +95,7 @@ where
                         Body::new(UntilBody { body, end: Box::pin(sleep_until(deadline)), ended: false })
                     })
                 }),
-                Err(_elapsed) => Ok(timed_out("the deadline of the call has passed").into_http()),
+                Err(_elapsed) => Ok(timed_out("the call's deadline expired").into_http()),
             }
         })
     }
@@ -153,7 +153,7 @@ impl http_body::Body for TimelyBody {
             return Poll::Ready(frame);
         }
         let end = this.end.get_or_insert_with(|| Box::pin(sleep(REQUEST_TIME)));
-        let late = || timed_out(format!("the request was not there within {REQUEST_TIME:?}"));
+        let late = || timed_out(format!("receive the request: timed out after {REQUEST_TIME:?}"));
         end.as_mut().poll(context).map(|()| Some(Err(late())))
     }
 
@@ -191,7 +191,7 @@ impl http_body::Body for UntilBody {
         self.ended = true;
         self.body = Body::empty();
         let mut trailers = HeaderMap::new();
-        let status = timed_out("the deadline of the call has passed");
+        let status = timed_out("the call's deadline expired");
         // Only a message that is no header could fail, and then the error ends the stream all the same.
         Poll::Ready(Some(status.add_header(&mut trailers).map(|()| Frame::trailers(trailers))))
     }

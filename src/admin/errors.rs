@@ -231,7 +231,7 @@ impl Violations {
         let mut all: Vec<_> =
             shown.iter().map(|each| format!("{}: {}", each.field, each.description)).collect();
         if number > shown.len() {
-            all.insert(0, format!("{number} fields are invalid, of which {} are listed", shown.len()));
+            all.insert(0, format!("{number} invalid fields, the first {} are listed", shown.len()));
         }
         let mut failure = ErrorReply::new(Reason::InvalidRequest, all.join("; "));
         failure.details.set_bad_request(shown);
@@ -256,7 +256,7 @@ pub fn not_found<'a>(
 ) -> Status {
     let close = closest(asked, names);
     let shown: String = asked.chars().take(100).collect();
-    let mut message = format!("there is no {what} {shown:?}");
+    let mut message = format!("{what} {shown:?} does not exist");
     if !close.is_empty() {
         message = format!("{message}; did you mean {}?", close.join(" or "));
     }
@@ -340,7 +340,7 @@ mod tests {
             let reason = row.split('"').nth(1).unwrap();
             assert!(protos.contains(&format!("`{reason}`")), "no proto says {reason}");
         }
-        assert!(!protos.contains("`UNAVAILABLE`: the API server did not take"), "a reason says which it is");
+        assert!(!protos.contains("`UNAVAILABLE`: the API server did not store"), "a reason says which it is");
     }
 
     #[test]
@@ -365,7 +365,7 @@ mod tests {
             violations.add("filter.names", "x".repeat(500));
         }
         let invalid = violations.check().unwrap_err();
-        assert!(invalid.message().starts_with("100 fields are invalid, of which 10 are listed; "));
+        assert!(invalid.message().starts_with("100 invalid fields, the first 10 are listed; "));
         assert_eq!(invalid.get_error_details().bad_request().unwrap().field_violations.len(), 10);
         let why = "é".repeat(10_000);
         let failed: Status =

@@ -256,7 +256,7 @@ pub struct ReplicaState {
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StepDownError {
     /// It was lost, or given up by somebody else, meanwhile.
-    #[error("this replica does not lead any more")]
+    #[error("this replica no longer leads")]
     NotLeader,
     /// The Lease could not be released.
     #[error("{0}")]
@@ -362,7 +362,7 @@ pub enum SyncOutcome {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SyncError {
     /// The controller stopped meanwhile.
-    #[error("the controller does not run any more")]
+    #[error("the controller stopped")]
     NotRunning,
 }
 

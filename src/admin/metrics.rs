@@ -57,41 +57,41 @@ impl AdminMetrics {
     pub fn register(registry: &Registry) -> Result<Self, MetricsError> {
         let registrar = Registrar::new(registry);
         let streams = "coxswain_admin_open_streams";
-        let open = IntGauge::new(streams, "Streams of the admin API that are open.");
+        let open = IntGauge::new(streams, "Open streams of the admin API.");
         let open = open.map_err(|error| MetricsError::new(streams, error))?;
         registrar.collector(streams, Box::new(open.clone()))?;
         Ok(Self {
             methods: Arc::new(methods()),
             requests: registrar.counters(
                 "coxswain_admin_requests_total",
-                "Calls of the admin API that have ended, by service, method and gRPC status.",
+                "Completed calls of the admin API, by service, method and gRPC status.",
                 &["service", "method", "code"],
             )?,
             duration: registrar.traced_histograms(
                 "coxswain_admin_request_duration_seconds",
-                "Time to the answer of a call of the admin API, of a stream to its beginning, by service and method.",
+                "Time to the response of an admin API call, or to the start of a stream, by service and method.",
                 &["service", "method"],
                 exponential_buckets(0.001, 4.0, 8),
             )?,
             streams: open,
             events_dropped: registrar.counter(
                 "coxswain_admin_events_dropped_total",
-                "Events that were gone from the log before a reader of it got there; each reader counts by itself.",
+                "Events evicted from the log before a stream read them, counted once per stream.",
             )?,
             overrides: registrar.int_gauges(
                 "coxswain_overrides",
-                "Overrides in force as this replica knows them, by what they order; or without effect: invalid, or of an unknown controller.",
+                "Overrides known to this replica, by order (enabled, disabled) or problem (invalid, unknown controller).",
                 &["order"],
             )?,
             override_ends: registrar.gauges(
                 "coxswain_override_end_timestamp_seconds",
-                "End of each override in force as this replica knows it, in seconds since 1970; +Inf if it has none.",
+                "Expiry of each active override known to this replica, in seconds since 1970; +Inf without expiry.",
                 &["controller", "order"],
             )?,
             with_ends: Arc::default(),
             hand_edits: registrar.counter(
                 "coxswain_override_hand_edits_total",
-                "Changes of overrides that no replica wrote, as this replica saw them.",
+                "Changes of overrides made outside the admin API, as observed by this replica.",
             )?,
         })
     }

@@ -87,7 +87,7 @@ fn token(last: &str, filter: u64) -> String {
 }
 
 fn after(token: &str, filter: u64) -> Result<String, &'static str> {
-    const MADE_UP: &str = "is not a token of this service";
+    const MADE_UP: &str = "expected a next_page_token of an earlier response";
     if token.len() > 1024 {
         return Err(MADE_UP);
     }
@@ -97,7 +97,7 @@ fn after(token: &str, filter: u64) -> Result<String, &'static str> {
         return Err(MADE_UP);
     }
     if header[1..] != filter.to_be_bytes() {
-        return Err("is from a call with another filter");
+        return Err("the token is from a call with another filter");
     }
     String::from_utf8(name.to_vec()).map_err(|_| MADE_UP)
 }

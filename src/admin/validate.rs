@@ -35,18 +35,18 @@ pub fn name(field: &str, value: &str, violations: &mut Violations) {
 /// A name that may be empty.
 pub fn optional_name(field: &str, value: &str, violations: &mut Violations) {
     if value.len() > MAX_NAME_BYTES {
-        violations.add(field, format!("has {} bytes, at most {MAX_NAME_BYTES}", value.len()));
+        violations.add(field, format!("{} bytes; the maximum is {MAX_NAME_BYTES}", value.len()));
     } else if value.chars().any(char::is_control) {
-        violations.add(field, "holds a control character");
+        violations.add(field, "must not contain control characters");
     }
 }
 
 /// Why something is done. It ends up in logs and on screens: lines and control characters have no place in it.
 pub fn reason(value: &str, violations: &mut Violations) {
     if value.len() > MAX_REASON_BYTES {
-        violations.add("reason", format!("has {} bytes, at most {MAX_REASON_BYTES}", value.len()));
+        violations.add("reason", format!("{} bytes; the maximum is {MAX_REASON_BYTES}", value.len()));
     } else if value.chars().any(is_unprintable) {
-        violations.add("reason", "holds a control or format character");
+        violations.add("reason", "must not contain control or format characters");
     }
 }
 
@@ -85,9 +85,9 @@ pub fn counts_interval(
 pub fn expected_version(name: &str, version: Option<&str>, violations: &mut Violations) {
     let Some(version) = version else { return };
     if name == "*" {
-        violations.add("expected_version", "can't be expected of all controllers at once");
+        violations.add("expected_version", "must be unset for *");
     } else if version.is_empty() || version.len() > 64 {
-        violations.add("expected_version", "is not a version");
+        violations.add("expected_version", "must have 1 to 64 bytes");
     }
 }
 
@@ -101,7 +101,7 @@ pub fn object_key(field: &str, key: Option<&proto::ObjectKey>, violations: &mut 
     optional_name(&format!("{field}.namespace"), &key.namespace, violations);
     for (part, value) in [("name", &key.name), ("namespace", &key.namespace)] {
         if value.contains('/') {
-            violations.add(&format!("{field}.{part}"), "holds a slash");
+            violations.add(&format!("{field}.{part}"), "must not contain a slash");
         }
     }
     Key::new(key.namespace.as_str(), key.name.as_str())
@@ -121,7 +121,7 @@ pub fn max_keys(value: i32, violations: &mut Violations) -> usize {
 
 fn length(field: &str, count: usize, violations: &mut Violations) {
     if count > MAX_VALUES {
-        violations.add(field, format!("has {count} values, at most {MAX_VALUES}"));
+        violations.add(field, format!("{count} values; the maximum is {MAX_VALUES}"));
     }
 }
 
@@ -132,7 +132,7 @@ fn enums<E: TryFrom<i32> + Copy>(field: &str, values: &[i32], violations: &mut V
     for value in values.iter().take(MAX_VALUES) {
         match E::try_from(*value) {
             Ok(known) if *value != 0 => parsed.push(known),
-            _ => violations.add(field, format!("{value} is not a value of this enum")),
+            _ => violations.add(field, format!("unknown enum value {value}")),
         }
     }
     parsed
@@ -242,7 +242,7 @@ pub fn event_filter(
     length("filter.objects", filter.objects.len(), violations);
     for object in filter.objects.iter().take(MAX_VALUES) {
         if *object == proto::ObjectReference::default() {
-            violations.add("filter.objects", "holds an empty reference");
+            violations.add("filter.objects", "must not contain an empty reference");
         }
     }
     let types: Vec<proto::EventType> = enums("filter.types", &filter.types, violations);
@@ -253,7 +253,7 @@ pub fn event_filter(
         Ok(proto::Severity::Warning) => Some(Severity::Warning),
         Ok(proto::Severity::Error) => Some(Severity::Error),
         Err(_) => {
-            violations.add("filter.min_severity", "is not a value of this enum");
+            violations.add("filter.min_severity", format!("unknown enum value {}", filter.min_severity));
             None
         }
     };

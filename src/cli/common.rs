@@ -55,74 +55,79 @@ pub(super) fn add(command: Command) -> Command {
     command
         .arg(
             option("server", "HOST:PORT", FINDING)
-                .help("Call this replica instead of looking for one [env: COXSWAIN_SERVER]"),
+                .help("Replica to call, without looking for replicas [env: COXSWAIN_SERVER]"),
         )
         .arg(
             option("via-pod", "", FINDING)
                 .action(ArgAction::SetTrue)
                 .conflicts_with("server")
-                .help("Reach replicas by a port-forward to their pods in kube-system"),
+                .help("Connect by port-forward to the replica's pod in kube-system"),
         )
         .arg(
             option("kubeconfig", "FILE", FINDING)
                 .value_parser(path())
-                .help("Kubeconfig of the cluster [env: KUBECONFIG; else ~/.kube/config, else the pod's own]"),
+                .help("Kubeconfig [env: KUBECONFIG] [default: ~/.kube/config, else in-cluster]"),
         )
         .arg(
             option("context", "NAME", FINDING)
-                .help("Context of the kubeconfig; the current one if not given"),
+                .help("Context of the kubeconfig [default: the current context]"),
         )
         .arg(
             option("leader-elect-resource-name", "NAME", FINDING)
                 .value_parser(parse_object_name)
-                .help("Lease by which the leader leads, as the manager is told; kube-controller-manager if not given"),
+                .help("Leader-election Lease, as set on the manager [default: kube-controller-manager]"),
         )
         .arg(
             option("leader-elect-resource-namespace", "NAMESPACE", FINDING)
                 .value_parser(parse_object_name)
-                .help("Namespace of that Lease; kube-system if not given"),
+                .help("Namespace of the leader-election Lease [default: kube-system]"),
         )
         .arg(
             option("certificate-authority", "FILE", SECURITY)
                 .value_parser(path())
-                .help("Authorities (PEM) to trust instead of those that the cluster names"),
+                .help("CA certificates (PEM) to trust instead of the cluster's"),
         )
-        .arg(option("trust-announced-authority", "", SECURITY).action(ArgAction::SetTrue).help(
-            "Send a token, too, to a replica whose authority only its own Lease names: whoever may write Leases in \
-             kube-system can get it",
-        ))
+        .arg(
+            option("trust-announced-authority", "", SECURITY)
+                .action(ArgAction::SetTrue)
+                .help("Trust the CA in a replica's Lease with a token; Lease writers can then steal it"),
+        )
         .arg(
             option("tls-server-name", "NAME", SECURITY)
-                .help("Name that the replica's certificate must have, if not that of its address"),
+                .help("Name to expect in the replica's certificate [default: host of its address]"),
         )
         .arg(
             option("insecure-skip-tls-verify", "", SECURITY)
                 .action(ArgAction::SetTrue)
-                .help("Trust anyone, and show them the credentials"),
+                .help("Skip TLS verification; exposes the credentials to any server that answers"),
         )
         .arg(
             option("client-certificate", "FILE", SECURITY)
                 .value_parser(path())
                 .requires("client-key")
-                .help("Client certificate (PEM) to use instead of the kubeconfig's user"),
+                .help("Client certificate (PEM), instead of the kubeconfig's user"),
         )
         .arg(
             option("client-key", "FILE", SECURITY)
                 .value_parser(path())
                 .requires("client-certificate")
-                .help("Key of the client certificate"),
+                .help("Private key (PEM) of the client certificate"),
         )
-        .arg(option("token-file", "FILE", SECURITY).value_parser(path()).help(
-            "File with a bearer token to use instead of the kubeconfig's user [env: COXSWAIN_TOKEN_FILE]",
-        ))
-        .arg(option("timeout", "DURATION", GENERAL).value_parser(parse_timeout).help(
-            "How long the call may take: 90s, 5m. 30s if not given, 3m with --wait; streams have no limit",
-        ))
+        .arg(
+            option("token-file", "FILE", SECURITY)
+                .value_parser(path())
+                .help("Bearer token file, instead of the kubeconfig's user [env: COXSWAIN_TOKEN_FILE]"),
+        )
+        .arg(
+            option("timeout", "DURATION", GENERAL)
+                .value_parser(parse_timeout)
+                .help("Timeout of a call, such as 90s [default: 30s, 3m with --wait; none for streams]"),
+        )
         .arg(
             option("color", "WHEN", GENERAL)
                 .value_parser(["auto", "always", "never"])
                 .default_value("auto")
-                .help("Color events: auto for on a terminal, unless NO_COLOR is set"),
+                .help("Color of events; auto means on a terminal, unless NO_COLOR is set"),
         )
 }
 
@@ -154,7 +159,7 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
 
 fn parse_timeout(text: &str) -> Result<Duration, String> {
     parse_duration(text).and_then(|timeout| {
-        if timeout.is_zero() { Err("a call takes some time".to_owned()) } else { Ok(timeout) }
+        if timeout.is_zero() { Err("timeout must be greater than zero".to_owned()) } else { Ok(timeout) }
     })
 }
 
@@ -166,7 +171,8 @@ fn parse_object_name(text: &str) -> Result<String, String> {
     if has_ends && text.bytes().all(|byte| is_plain(byte) || matches!(byte, b'-' | b'.')) {
         return Ok(text.to_owned());
     }
-    Err("an object's name is lower-case letters, digits, - and .".to_owned())
+    Err("allowed are lower-case letters, digits, - and .; the first and last must be a letter or digit"
+        .to_owned())
 }
 
 /// A value of a flag, if it was given.

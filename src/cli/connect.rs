@@ -57,16 +57,18 @@ impl Address {
     /// # Errors
     /// Words for people.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is not HOST:PORT");
+        let wrong = || format!("address {text:?}: expected HOST:PORT");
         if text.starts_with("http://") {
-            return Err("the admin API is served over TLS alone: leave out http://".to_owned());
+            return Err(format!(
+                "address {text:?}: the admin API requires TLS; use HOST:PORT or https://HOST:PORT"
+            ));
         }
         let rest = text.strip_prefix("https://").unwrap_or(text);
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         let (host, port) = rest.rsplit_once(':').ok_or_else(wrong)?;
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         if bare.is_none() && host.contains(':') {
-            return Err(format!("{text:?}: an IPv6 address stands in brackets"));
+            return Err(format!("address {text:?}: enclose the IPv6 address in brackets"));
         }
         let host = bare.unwrap_or(host);
         // Also a check that there is nothing in it that belongs to other parts of a URL.
@@ -105,10 +107,10 @@ impl Way {
                 let port = Box::pin(PodPort::connect(connection, (pods::NAMESPACE, pod), address.port)).await;
                 Ok(Box::pin(port.map_err(|error| {
                     let hint = match error.code() {
-                        401 | 403 => "; it takes `get` and `create` on pods/portforward",
+                        401 | 403 => "; grant `get` and `create` on pods/portforward",
                         _ => "",
                     };
-                    format!("port-forward to the pod {}/{pod}: {error}{hint}", pods::NAMESPACE)
+                    format!("port-forward to pod {}/{pod}: {error}{hint}", pods::NAMESPACE)
                 })?))
             }
         }
@@ -154,7 +156,7 @@ impl Session {
             CertificateName::Address => server_name.unwrap_or(&address.host),
         };
         let name = ServerName::try_from(expected.to_owned())
-            .map_err(|_| "--tls-server-name is not a name".to_owned())?;
+            .map_err(|_| format!("--tls-server-name {expected:?}: expected a DNS name or an IP address"))?;
         let usual = if matches!(way, Way::Direct) { CONNECT } else { CONNECT_TO_POD };
         let limit = timeout.map_or(usual, |timeout| timeout.min(usual));
         let connected = async {
@@ -163,11 +165,11 @@ impl Session {
             if expected.eq_ignore_ascii_case(COXSWAIN_NAME) { refuse_nodes(stream) } else { Ok(stream) }
         };
         let stream = tokio::time::timeout(limit, connected).await;
-        let stream = stream.map_err(|_| format!("no answer within {}", human::duration(limit)))??;
+        let stream = stream.map_err(|_| format!("timed out after {}", human::duration(limit)))??;
         let mut stream = Some(TokioIo::new(stream));
         let connector = tower::service_fn(move |_| {
             // A call that would need a second one has lost the first.
-            let stream = stream.take().ok_or_else(|| std::io::Error::other("the connection was lost"));
+            let stream = stream.take().ok_or_else(|| std::io::Error::other("connection lost"));
             std::future::ready(stream)
         });
         let endpoint = Endpoint::from_shared(format!("https://{address}"))
@@ -249,7 +251,9 @@ async fn handshake(
     let stream =
         TlsConnector::from(tls).connect(name, stream).await.map_err(|error| tls_error(&error, expected))?;
     if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
-        return Err("it does not speak HTTP/2, as the admin API does".to_owned());
+        return Err(
+            "TLS handshake: the server does not support HTTP/2, which the admin API requires".to_owned()
+        );
     }
     Ok(stream)
 }
@@ -260,10 +264,10 @@ fn refuse_nodes<S>(stream: TlsStream<S>) -> Result<TlsStream<S>, String> {
     match certificate.map(|certificate| is_of_a_node(certificate)) {
         Some(Ok(false)) => Ok(stream),
         Some(Ok(true)) => Err(format!(
-            "its certificate is for {COXSWAIN_NAME} but a node's (system:nodes), and with the cluster's CA no token is sent to a node"
+            "refusing to send a token: the certificate for {COXSWAIN_NAME} belongs to a node (group system:nodes)"
         )),
-        Some(Err(error)) => Err(format!("its certificate cannot be read: {error}")),
-        None => Err("it has no certificate".to_owned()),
+        Some(Err(error)) => Err(format!("parse the server's certificate: {error}")),
+        None => Err("TLS handshake: the server sent no certificate".to_owned()),
     }
 }
 
@@ -281,22 +285,22 @@ fn tls_error(error: &std::io::Error, expected: &str) -> String {
     match inner {
         // A signature that does not fit is that of another authority of the same name.
         Some(Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature)) => {
-            "its certificate is signed by none of the trusted authorities (--certificate-authority)"
+            "verify the server's certificate: no trusted CA signed it; use --certificate-authority to trust another CA"
                 .to_owned()
         }
         Some(Error::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
         )) if expected == COXSWAIN_NAME => format!(
-            "its certificate is not for {COXSWAIN_NAME}, and with the cluster's CA a token is sent to no other server; \
-             use --server or --tls-server-name to name the server, or --certificate-authority for another CA"
+            "refusing to send a token: the server's certificate is not for {COXSWAIN_NAME}; \
+             use --server or --tls-server-name to name the server, or --certificate-authority to trust another CA"
         ),
         Some(Error::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-        )) => "its certificate is for another name than its address has (--tls-server-name)".to_owned(),
-        Some(Error::InvalidMessage(_)) => "it does not speak TLS".to_owned(),
-        Some(Error::AlertReceived(alert)) => format!("it refused the TLS connection: {alert:?}"),
-        Some(Error::NoApplicationProtocol) => "it does not speak HTTP/2, as the admin API does".to_owned(),
-        _ => format!("TLS: {error}"),
+        )) => format!("verify the server's certificate: it is not for {expected:?}; use --tls-server-name to expect another name"),
+        Some(Error::InvalidMessage(_)) => "TLS handshake: the server does not use TLS".to_owned(),
+        Some(Error::AlertReceived(alert)) => format!("TLS handshake: the server sent the alert {alert:?}"),
+        Some(Error::NoApplicationProtocol) => "TLS handshake: the server does not support HTTP/2, which the admin API requires".to_owned(),
+        _ => format!("TLS handshake: {error}"),
     }
 }
 

@@ -86,8 +86,7 @@ pub(super) struct Replicas {
 }
 
 /// How to reach a replica that listens on its own machine only.
-pub(super) const FROM_THERE: &str =
-    "use --via-pod, call it from there, or start it with --admin-port=10258 --admin-bind-address=0.0.0.0";
+pub(super) const FROM_THERE: &str = "use --via-pod, run this command on that machine, or set --admin-port=10258 --admin-bind-address=0.0.0.0 on the manager";
 
 /// The name of a replica's machine, with which its identity begins.
 pub(super) fn machine_of(identity: &str) -> &str {
@@ -107,7 +106,7 @@ impl Replicas {
         let elsewhere =
             self.candidates.extract_if(.., |each| is_elsewhere(&each.identity, &each.address, host));
         let lines = elsewhere.map(|each| {
-            format!("{} listens on {} of its machine only: {FROM_THERE}", each.identity, each.address)
+            format!("{} listens only on {} of its own machine; {FROM_THERE}", each.identity, each.address)
         });
         self.passed_over.extend(lines.collect::<Vec<_>>());
         self.passed_over.sort();
@@ -179,11 +178,11 @@ pub(super) fn choose(
         };
         if let Some(other) = main.other_of(annotation(LEASE).as_deref(), identity, replicas.holder.as_deref())
         {
-            replicas.passed_over.push(format!("{identity} leads by another Lease, {other}"));
+            replicas.passed_over.push(format!("{identity} uses another leader-election Lease, {other}"));
             continue;
         }
         let Some(address) = annotation(ADDRESS) else {
-            replicas.passed_over.push(format!("{identity} serves no admin API"));
+            replicas.passed_over.push(format!("{identity} does not serve the admin API"));
             continue;
         };
         let candidate = Candidate {
@@ -201,9 +200,9 @@ pub(super) fn choose(
     silent.sort_by(|(silence_a, a), (silence_b, b)| (silence_a, &a.identity).cmp(&(silence_b, &b.identity)));
     for (silence, candidate) in &silent {
         let since = if *silence == Duration::MAX {
-            "has never given a sign of life".to_owned()
+            "has never renewed its Lease".to_owned()
         } else {
-            format!("has given no sign of life for {}", human::duration(*silence))
+            format!("has not renewed its Lease for {}", human::duration(*silence))
         };
         replicas.passed_over.push(format!("{} {since}", candidate.identity));
     }

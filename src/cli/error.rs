@@ -35,12 +35,12 @@ pub(super) const EXIT_CODES: &str = "\
 Exit codes:
   0  done
   1  failed
-  2  the command line, a file that it names or a value in it is wrong
-  3  no replica, or no API server to find one by, could be reached
-  4  not authenticated, or not allowed
-  5  there is no such controller, queue, object, Lease or replica
-  6  refused as things are: a precondition does not hold, or something has changed in between
-  7  it took too long";
+  2  invalid flag, argument or file
+  3  no replica could be reached, or no API server to find one
+  4  unauthenticated or forbidden
+  5  controller, queue, object, Lease or replica not found
+  6  precondition failed, or concurrent change
+  7  timed out";
 
 /// Why a command ends early.
 #[derive(Debug, thiserror::Error)]
@@ -58,13 +58,13 @@ pub(super) enum CliError {
     #[error("{0}")]
     Unreachable(String),
     /// The API server was asked for replicas and did not tell.
-    #[error("the replicas' Leases can't be read: {0}")]
+    #[error("list replicas' Leases: {0}")]
     Cluster(#[source] ApiError),
     /// The replica refused.
     #[error("{}", describe(.0))]
     Refused(#[from] Box<Status>),
     /// The replica did not answer in time.
-    #[error("no answer within {}: what was asked for may be done nevertheless", human::duration(*.0))]
+    #[error("timed out after {}; the request may still be applied", human::duration(*.0))]
     TimedOut(std::time::Duration),
     /// The call went well and what it was for did not.
     #[error("{message}")]
@@ -75,13 +75,13 @@ pub(super) enum CliError {
         exit: Exit,
     },
     /// Standard output can't be written to.
-    #[error("standard output: {0}")]
+    #[error("write standard output: {0}")]
     Output(#[source] std::io::Error),
     /// A message that can't be shown: a defect of the build.
     #[error("{0}")]
     Encoding(String),
     /// What went wrong has been said already.
-    #[error("not everything was done")]
+    #[error("the command failed for some names")]
     Said(Exit),
 }
 
@@ -125,7 +125,7 @@ impl CliError {
         if let Self::Cluster(error) = self
             && matches!(error.code(), 401 | 403)
         {
-            text.push_str("\n  --server names a replica without looking for one");
+            text.push_str("\n  use --server HOST:PORT to call a replica without reading Leases");
         }
         text
     }
@@ -194,7 +194,7 @@ fn describe(status: &Status) -> String {
         let message = clean(status.message());
         text.push_str(if message.is_empty() { "the call failed" } else { &message });
     } else {
-        text.push_str("the request is not valid");
+        text.push_str("invalid request");
     }
     let code = code_name(status.code());
     let _ = match reason.as_str() {
@@ -225,27 +225,28 @@ fn hints(status: &Status, details: &ErrorDetails, reason: &str) -> Vec<String> {
     let fact =
         |key: &str| details.error_info().and_then(|info| info.metadata.get(key)).map(|value| clean(value));
     match reason {
-        "FORCE_REQUIRED" => lines.push("use --force to do it anyway".to_owned()),
+        "FORCE_REQUIRED" => lines.push("use --force to override".to_owned()),
         "VERSION_MISMATCH" => {
             if let Some(version) = fact("version") {
-                lines.push(format!("it is at version {version} now"));
+                lines.push(format!("the current version is {version}"));
             }
         }
         "SEQUENCE_IN_FUTURE" => {
             if let Some(newest) = fact("newest_sequence") {
-                lines.push(format!("the newest event is {newest}"));
+                lines.push(format!("the newest sequence number is {newest}"));
             }
         }
         "" if status.code() == Code::Unimplemented => {
             lines.push(
-                "is this a Coxswain manager that serves the admin API, and of which version?".to_owned(),
+                "check that the server is Coxswain with its admin API enabled, and that its version matches"
+                    .to_owned(),
             );
         }
         _ => {}
     }
     let delay = details.retry_info().and_then(|info| info.retry_delay);
     if let Some(delay) = delay {
-        lines.push(format!("try again in {}", human::duration(delay)));
+        lines.push(format!("retry in {}", human::duration(delay)));
     }
     lines
 }

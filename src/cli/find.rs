@@ -22,12 +22,12 @@ use crate::admin::proto::GetLeaderRequest;
 use coxswain_machinery::client::ApiClient;
 
 /// Why a replica is not called by someone who has a token and nothing else.
-const NOT_VOUCHED_FOR: &str = "only its Lease says that it is a replica, and a token is not sent on that alone: name its \
-     authority (--certificate-authority), the replica (--server, --tls-server-name), or use a client certificate; \
-     --trust-announced-authority sends it all the same";
+const NOT_VOUCHED_FOR: &str = "refusing to send a token: only its own Lease identifies this replica; use \
+     --certificate-authority, --server, --tls-server-name or a client certificate, or accept the risk with \
+     --trust-announced-authority";
 /// What to say besides when the authority that a replica has announced was not trusted.
-const SET_ASIDE: &str = "; the authority that its Lease announces is not trusted with a token \
-     (--trust-announced-authority), only with a client certificate";
+const SET_ASIDE: &str = "; with a token, the CA in the replica's Lease is not trusted; use a client certificate or \
+     --trust-announced-authority";
 
 /// Who is to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl Finder {
         let identity = Arc::new(Identity::load(&self.common, &self.environment).await?);
         if self.common.insecure {
             self.screen.note(
-                "warning: the replica's certificate is not checked, whoever it is gets the credentials",
+                "warning: TLS verification is disabled; the credentials are sent to any server that answers",
             );
         }
         let replicas = self.replicas(&identity).await?;
@@ -87,7 +87,9 @@ impl Finder {
         }
         let mut token = identity.token(None).await?;
         let Some(mut api) = identity.api(token.as_ref()).await? else {
-            return Err(CliError::Unreachable("there is no cluster to look for a replica in".to_owned()));
+            return Err(CliError::Unreachable(
+                "find a replica: no cluster is configured; use --server or --kubeconfig".to_owned(),
+            ));
         };
         let now = self.environment.clock.now();
         let mut listed = discover(&api, &self.common.main_lease, now).await;
@@ -135,7 +137,9 @@ impl Finder {
         let token = identity.token(None).await?;
         let api = identity.api(token.as_ref()).await?;
         api.ok_or_else(|| {
-            CliError::Usage("--server names a replica, and this command needs a cluster".to_owned())
+            CliError::Usage(
+                "--server: this command uses the cluster's API server; use --kubeconfig".to_owned(),
+            )
         })
     }
 
@@ -171,7 +175,7 @@ impl Finder {
                     };
                 }
                 Err(Failed::Unreachable(why)) => {
-                    tried.push(format!("{} can't be reached: {why}", name(candidate)));
+                    tried.push(format!("connect to {}: {why}", name(candidate)));
                 }
                 Err(Failed::Fatal(error)) => return Err(error),
             }
@@ -206,7 +210,7 @@ impl Finder {
         let host = self.environment.host.as_deref().filter(|_| !self.common.via_pod);
         if host.is_some_and(|host| is_elsewhere(identity, address, host)) {
             return Err(CliError::Unreachable(format!(
-                "the leader {identity} listens on {address} of its machine only: {FROM_THERE}"
+                "the leader {identity} listens only on {address} of its own machine; {FROM_THERE}"
             )));
         }
         let all = &found.replicas.candidates;
@@ -224,7 +228,7 @@ impl Finder {
         });
         self.open(found, &candidate).await.map_err(|failed| match failed {
             Failed::Unreachable(why) => {
-                CliError::Unreachable(format!("the leader {} can't be reached: {why}", name(&candidate)))
+                CliError::Unreachable(format!("connect to the leader {}: {why}", name(&candidate)))
             }
             Failed::Fatal(error) => error,
         })
@@ -235,7 +239,8 @@ impl Finder {
         if !self.common.via_pod {
             return Ok(Way::Direct);
         }
-        let no_cluster = || CliError::Unreachable("--via-pod: there is no cluster".to_owned());
+        let no_cluster =
+            || CliError::Unreachable("--via-pod: no cluster is configured; use --kubeconfig".to_owned());
         let token = found.identity.token(None).await?;
         let connection = found.identity.connection(token.as_ref())?.ok_or_else(no_cluster)?;
         let list = || async {
@@ -332,7 +337,8 @@ fn name(candidate: &Candidate) -> String {
 }
 
 fn nobody(replicas: &Replicas) -> String {
-    let mut text = "no replica that serves the admin API has announced itself in the cluster".to_owned();
+    let mut text =
+        "find a replica: no Lease in kube-system announces a replica that serves the admin API".to_owned();
     if let Some(holder) = &replicas.holder {
         text = format!("{text}; {holder} leads");
     }

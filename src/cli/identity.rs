@@ -66,8 +66,8 @@ impl Identity {
             }
             None => {
                 return Err(CliError::Unreachable(
-                    "no replica is named by --server, and no cluster to look for one in: neither a kubeconfig \
-                     (--kubeconfig, KUBECONFIG, ~/.kube/config) nor a pod's own configuration is there"
+                    "find a replica: neither a kubeconfig (--kubeconfig, KUBECONFIG, ~/.kube/config) nor an in-cluster \
+                     configuration exists; use --server HOST:PORT"
                         .to_owned(),
                 ));
             }
@@ -76,8 +76,7 @@ impl Identity {
         let user = &config.auth_info;
         if user.impersonate.is_some() || user.impersonate_groups.is_some() || user.impersonate_uid.is_some() {
             return Err(CliError::Usage(
-                "the kubeconfig's user acts as somebody else (`as`), which the admin API does not take"
-                    .to_owned(),
+                "kubeconfig user: the admin API does not support impersonation (`as`)".to_owned(),
             ));
         }
         let tokens = Tokens::new(config.clone(), common.token_file.clone());
@@ -161,7 +160,7 @@ impl Identity {
                 roots(&pem, &format!("--certificate-authority {}", path.display()))
             }
             (Voucher::Announcement, _, Some(pem), _) => {
-                roots(pem.as_bytes(), "the authority that the replica has announced")
+                roots(pem.as_bytes(), "the CA in the replica's Lease")
             }
             (Voucher::Cluster, .., Some(roots)) => Ok(Trust::Roots(roots.clone())),
             _ => Ok(Trust::System),
@@ -191,7 +190,7 @@ fn roots(pem: &[u8], whose: &str) -> Result<Trust, CliError> {
         Ok(certificates) if !certificates.is_empty() => {
             Ok(Trust::Roots(certificates.iter().map(|each| each.as_ref().to_vec()).collect()))
         }
-        _ => Err(CliError::Credentials(format!("{whose}: there is no certificate in it"))),
+        _ => Err(CliError::Credentials(format!("{whose}: contains no certificate"))),
     }
 }
 
@@ -212,7 +211,9 @@ async fn load_config(common: &Common, environment: &Environment) -> Result<Optio
     };
     let Some(first) = paths.first() else {
         if let Some(context) = &common.context {
-            return Err(CliError::Usage(format!("--context {context}: there is no kubeconfig")));
+            return Err(CliError::Usage(format!(
+                "--context {context}: no kubeconfig exists; use --kubeconfig"
+            )));
         }
         return in_cluster(environment);
     };
@@ -227,7 +228,7 @@ async fn load_config(common: &Common, environment: &Environment) -> Result<Optio
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
     let config = config.map_err(|error| match (&error, &common.context) {
         (KubeconfigError::LoadContext(name), Some(_)) => {
-            CliError::Usage(format!("--context: there is no context {name:?} in {origin}"))
+            CliError::Usage(format!("--context {name:?}: no such context in {origin}"))
         }
         _ => invalid(&error).into(),
     })?;

@@ -81,15 +81,15 @@ pub(super) fn resolve<'a>(
     let matching: Vec<&str> = known.iter().copied().filter(|resource| names(asked, resource)).collect();
     match matching.as_slice() {
         [one] => Ok(one),
-        [] if known.is_empty() => Err("no controller with a queue runs".to_owned()),
+        [] if known.is_empty() => Err("no running controller has a queue".to_owned()),
         [] => {
             let known: Vec<_> = known.into_iter().collect();
             Err(format!(
-                "no running controller has a queue for {asked:?}; there are queues for {}",
+                "KIND {asked:?}: no running controller has a queue for it; queues exist for {}",
                 known.join(", ")
             ))
         }
-        several => Err(format!("{asked:?} may be {}: say which", several.join(" or "))),
+        several => Err(format!("KIND {asked:?} is ambiguous; use {}", several.join(" or "))),
     }
 }
 

@@ -18,8 +18,8 @@ pub(super) fn check(pods: &[Pod], wanted: &[&Descriptor]) -> Result<usize, Strin
         pods.iter().filter(|pod| !is_of_release(pod) && !has_ended(pod)).filter_map(manager).collect();
     if managers.is_empty() {
         return Err(
-            "no pod with the label component=kube-controller-manager runs kube-controller-manager: compare \
-                    --controllers of each process by hand"
+            "no pod with the label component=kube-controller-manager runs kube-controller-manager; check \
+                    --controllers of each kube-controller-manager process"
                 .to_owned(),
         );
     }

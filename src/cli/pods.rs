@@ -45,11 +45,11 @@ pub(super) fn find<'a>(pods: &'a [Pod], identity: &str) -> Result<&'a str, Strin
     match names.as_slice() {
         [name] => Ok(name),
         [] => Err(format!(
-            "--via-pod: no pod in {NAMESPACE} with the label {} is on the machine {machine}",
+            "--via-pod: no pod in {NAMESPACE} with label {} runs on node {machine}",
             SELECTORS.join(" or ")
         )),
         several => Err(format!(
-            "--via-pod: several pods in {NAMESPACE} are on the machine {machine}: {}",
+            "--via-pod: several pods in {NAMESPACE} run on node {machine}: {}",
             several.join(", ")
         )),
     }
@@ -136,10 +136,10 @@ mod tests {
     fn pod_that_is_not_the_only_one_is_not_chosen() {
         let both = pods(&[on_node("a", "node-a"), on_node("b", "node-a"), on_node("a", "node-a")]);
         let error = find(&both, "node-a_1").unwrap_err();
-        assert_eq!(error, "--via-pod: several pods in kube-system are on the machine node-a: a, b");
+        assert_eq!(error, "--via-pod: several pods in kube-system run on node node-a: a, b");
         let same = pods(&[on_node("a", "node-a"), on_node("a", "node-a")]);
         assert_eq!(find(&same, "node-a_1"), Ok("a"), "it has both labels");
         let error = find(&[], "node-a_1").unwrap_err();
-        assert!(error.contains("is on the machine node-a"), "{error}");
+        assert!(error.contains("runs on node node-a"), "{error}");
     }
 }

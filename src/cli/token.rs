@@ -89,7 +89,7 @@ impl Tokens {
             user.token = Some(read_token(path, "--token-file")?);
         }
         if let Some(path) = user.token_file.take() {
-            match read_token(Path::new(&path), "the kubeconfig's tokenFile") {
+            match read_token(Path::new(&path), "kubeconfig tokenFile") {
                 Ok(token) => user.token = Some(token),
                 // The token next to the file is used instead.
                 Err(_) if user.token.is_some() => {}
@@ -100,7 +100,7 @@ impl Tokens {
             // The layer below takes it for granted that the token can be sent.
             let token = token.expose_secret().trim();
             if HeaderValue::try_from(token).is_err() {
-                return Err(unusable("the token holds what cannot be sent in a header"));
+                return Err(unusable("the token contains characters that are invalid in a header"));
             }
             user.token = Some(SecretString::from(token));
         }
@@ -115,13 +115,13 @@ impl Tokens {
 }
 
 fn unusable(why: &str) -> CliError {
-    CliError::Credentials(format!("the kubeconfig's user: {why}"))
+    CliError::Credentials(format!("kubeconfig user: {why}"))
 }
 
 async fn ask(source: &Source) -> Result<Option<HeaderValue>, CliError> {
     // The plugin's output may hold secrets.
     let answered = source.clone().oneshot(Request::default()).await;
-    let answered = answered.map_err(|_| unusable("its credentials can't be had"))?;
+    let answered = answered.map_err(|_| unusable("the credential plugin failed"))?;
     let Some(mut header) = answered.into_body() else { return Ok(None) };
     header.set_sensitive(true);
     // The admin API takes no name with a password.
@@ -138,11 +138,11 @@ pub(super) fn secret(header: &HeaderValue) -> Option<SecretString> {
 pub(super) fn read_token(path: &Path, flag: &str) -> Result<SecretString, CliError> {
     let wrong = |why: &str| CliError::Credentials(format!("{flag} {}: {why}", path.display()));
     let content = std::fs::read(path).map_err(|error| wrong(&error.to_string()))?;
-    let token = String::from_utf8(content).map_err(|_| wrong("it is not text"))?;
+    let token = String::from_utf8(content).map_err(|_| wrong("not UTF-8"))?;
     match token.trim() {
-        "" => Err(wrong("there is no token in it")),
+        "" => Err(wrong("the file contains no token")),
         token if HeaderValue::try_from(token).is_err() => {
-            Err(wrong("it holds what cannot be sent as a token"))
+            Err(wrong("the token contains characters that are invalid in a header"))
         }
         token => Ok(SecretString::from(token)),
     }

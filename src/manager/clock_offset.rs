@@ -21,7 +21,7 @@ impl ClockOffset {
     pub(super) fn register(metrics: &Registry) -> Result<Self, MetricsError> {
         let gauge = Registrar::new(metrics).gauge(
             "coxswain_api_server_clock_offset_seconds",
-            "Time of the API server minus the time of this process, in seconds, accurate to a second.",
+            "Clock offset: the API server's time minus this process's time, in seconds, with a resolution of 1 s.",
         )?;
         Ok(Self(gauge))
     }
@@ -37,7 +37,7 @@ impl ClockOffset {
                 if is_large && !was_large {
                     tracing::warn!(
                         offset_seconds = offset.as_secs(),
-                        "The clock of this machine differs from that of the API server; overrides end at the wrong time"
+                        "The clock differs from the API server's; overrides expire at the wrong time"
                     );
                 }
                 was_large = is_large;

@@ -133,7 +133,7 @@ fn metrics(config: &Config) -> Result<Registry, ManagerError> {
     let metrics = Registry::new();
     let limits = MetricLimits::new(&config.flags.disabled_metrics, &config.metric_labels);
     let disabled = Registrar::new(&metrics)
-        .counter("disabled_metrics_total", "Names of metrics that --disabled-metrics leaves out.")?;
+        .counter("disabled_metrics_total", "Metrics disabled by --disabled-metrics.")?;
     disabled.inc_by(limits.disabled() as u64);
     metrics.limit(limits);
     Ok(metrics)
@@ -278,7 +278,7 @@ impl Completed {
         let Some(message) = inherited(&self.overrides.set(), started, self.event_logger.now()) else {
             return;
         };
-        tracing::warn!(overrides = message, "Overrides from before are in force");
+        tracing::warn!(overrides = message, "Inherited overrides are active");
         let regarding = self.overrides.lease();
         let event = EventSpec { regarding, warning: true, reason: "OverridesInherited", message };
         let journal = Arc::clone(&self.journal);
@@ -472,7 +472,7 @@ fn is_own_output(config: &Config, connection: &Connection) -> Result<bool, Manag
         Some(path) => Err(ManagerError::File {
             flag: "root-ca-file",
             path: path.to_owned(),
-            why: "is projected from the ConfigMap kube-root-ca.crt, which this manager publishes; name a file of the \
+            why: "the file is projected from the ConfigMap kube-root-ca.crt, which this manager publishes; use a file of the \
                   cluster's CA that does not depend on it, such as /etc/coxswain/keys/ca.crt"
                 .to_owned(),
         }),
@@ -495,7 +495,7 @@ fn root_ca(config: &Config, connection: &Connection) -> Result<Option<Str>, Mana
     }
     let Some(all) = connection.root_certificates().filter(|all| !all.is_empty()) else {
         tracing::warn!(
-            "No CA bundle is known, so an empty one is published; set --root-ca-file, or use a kubeconfig with a certificate authority"
+            "Publishing an empty CA bundle, because no CA is configured; set --root-ca-file, or use a kubeconfig with a CA"
         );
         return Ok(Some(Str::EMPTY));
     };

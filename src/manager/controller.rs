@@ -152,7 +152,7 @@ impl Controller {
             *since = self.event_logger.now();
             previous
         };
-        tracing::debug!(controller = self.descriptor.name, phase = phase.name(), "phase");
+        tracing::debug!(controller = self.descriptor.name, phase = phase.name(), "Controller phase changed");
         self.event_logger.phase_changed(self.descriptor.name, previous, phase);
     }
 }
@@ -176,7 +176,7 @@ impl HealthCheck for Controller {
         let running = self.running.read();
         let (key, message, keys) = running.loops.iter().find_map(|each| each.stats().first_panicked())?;
         let others = if keys > 1 { format!(", and {} others", keys - 1) } else { String::new() };
-        Some(format!("panicked over {key}: {message}{others}"))
+        Some(format!("panicked on {key}: {message}{others}"))
     }
 }
 
@@ -254,12 +254,12 @@ async fn run_once(
     let mut instance = match prepared {
         Ok(instance) => instance,
         Err(StartError::Skipped(why)) => {
-            tracing::warn!(controller = name, why, "skipped");
+            tracing::warn!(controller = name, why, "Controller skipped");
             controller.set(Phase::Skipped(why));
             return (RunEnd::Skipped, Stop::Finished);
         }
         Err(error) => {
-            tracing::error!(controller = name, %error, "did not start, it will be tried again");
+            tracing::error!(controller = name, %error, "Failed to start the controller; retrying");
             controller.is_beyond_restarts.store(true, Ordering::Relaxed);
             controller.set(Phase::Failed(error.to_string()));
             return (wait_out(RESTART.next(failures), wishes, shutdown).await, Stop::Finished);
@@ -277,7 +277,7 @@ async fn run_once(
     }
     *controller.running.write() = Parts::default();
     let stop = instance.stop(grace).await;
-    tracing::info!(controller = name, "stopped");
+    tracing::info!(controller = name, "Controller stopped");
     (ended, stop)
 }
 
@@ -299,12 +299,12 @@ async fn work(
         Ok(()) => {}
         Err(StartError::Stopped) if shutdown.is_cancelled() => return RunEnd::Unwanted,
         Err(error) => {
-            tracing::error!(controller = name, %error, "did not start, it will be tried again");
+            tracing::error!(controller = name, %error, "Failed to start the controller; retrying");
             controller.set(Phase::Failed(error.to_string()));
             return wait_out(RESTART.next(failures), wishes, shutdown).await;
         }
     }
-    tracing::info!(controller = name, "started");
+    tracing::info!(controller = name, "Controller started");
     controller.set(Phase::Running);
     let began = Instant::now();
     let failure = tokio::select! {
@@ -319,7 +319,7 @@ async fn work(
                 *failures = 0;
             }
             let delay = RESTART.next(failures);
-            tracing::error!(controller = name, message, after = ?delay, "panicked, it will be started again");
+            tracing::error!(controller = name, message, after = ?delay, "Controller panicked; restarting");
             controller.set(Phase::Failed(format!("panicked: {message}")));
             wait_out(delay, wishes, shutdown).await
         }

@@ -26,7 +26,7 @@ const MANAGER: &str = "kube-controller-manager";
 const NODE_IPAM: &str = "node-ipam-controller";
 const NODE_IPAM_OF_KCM: &str = "nodeipam";
 /// Why controllers of cloud providers do not run.
-const LEFT_TO_CLOUD: &str = "left to a cloud controller manager";
+const LEFT_TO_CLOUD: &str = "runs in a cloud controller manager";
 
 /// The controllers of a manager. Each has a supervisor from the start of leadership on.
 pub struct Controllers {
@@ -108,8 +108,8 @@ impl Controllers {
             let name = controller.descriptor.name;
             match controller.phase() {
                 Phase::NotImplemented if controller.is_enabled() => missing.push(name),
-                Phase::Skipped(why) => tracing::warn!(controller = name, why, "skipped"),
-                Phase::Disabled => tracing::info!(controller = name, "disabled"),
+                Phase::Skipped(why) => tracing::warn!(controller = name, why, "Controller skipped"),
+                Phase::Disabled => tracing::info!(controller = name, "Controller disabled"),
                 _ => {}
             }
         }
@@ -117,7 +117,7 @@ impl Controllers {
             tracing::warn!(
                 phase = Phase::NotImplemented.name(),
                 controllers = missing.join(","),
-                "these controllers are wanted but not implemented yet"
+                "Enabled controllers are not implemented"
             );
         }
     }
@@ -206,7 +206,7 @@ impl Controllers {
             match ended {
                 Ok(Stop::Finished) => {}
                 Ok(Stop::Aborted) => all = Stop::Aborted,
-                Err(error) => tracing::error!(%error, "a supervisor ended badly"),
+                Err(error) => tracing::error!(%error, "Controller supervisor failed"),
             }
         }
         all
@@ -222,7 +222,7 @@ fn initial(config: &Config, descriptor: &'static Descriptor) -> (Phase, bool) {
     match state {
         SelectionState::DisabledByFlag | SelectionState::NotSelected => (Phase::Disabled, false),
         SelectionState::MissingGates(gates) => {
-            (Phase::Skipped(format!("needs the feature gates {}", gates.join(", "))), false)
+            (Phase::Skipped(format!("requires the feature gates {}", gates.join(", "))), false)
         }
         SelectionState::LeftToCloud => (Phase::Skipped(LEFT_TO_CLOUD.to_owned()), false),
         SelectionState::Enabled => (Phase::Standby, true),

@@ -41,7 +41,7 @@ impl Finisher for Directories {
             let (is_made, path) = match (details["make"].as_str(), details["remove"].as_str()) {
                 (Some(path), None) => (true, file_name(path)),
                 (None, Some(path)) => (false, file_name(path)),
-                _ => return Err(FinishError::Unfit("there is no such order".to_owned())),
+                _ => return Err(FinishError::Unfit("expected exactly one of make and remove".to_owned())),
             };
             let done = self.0.run(move || if is_made { make(&path) } else { remove(&path) }).await;
             done.map(|()| object.to_vec()).map_err(|error| FinishError::Failed(error.to_string()))
@@ -59,7 +59,7 @@ fn file_name(path: &str) -> PathBuf {
 fn make(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     if !is_plain(path) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the directory would not be below /tmp"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the directory must be below /tmp"));
     }
     fs::DirBuilder::new().recursive(true).mode(0o750).create(path)
 }

@@ -26,19 +26,19 @@ pub enum ManagerError {
     #[error(transparent)]
     Metrics(#[from] MetricsError),
     /// A metric of the client is registered twice.
-    #[error("metrics: {0}")]
+    #[error("register metrics: {0}")]
     Prometheus(#[from] prometheus::Error),
     /// The secure port can't be served.
     #[error(transparent)]
     Serve(#[from] ServeError),
     /// The admin API can't be put together.
-    #[error("the admin API: {0}")]
+    #[error("serve the admin API: {0}")]
     Admin(#[from] RoutesError),
     /// Traces can't be sent.
     #[error(transparent)]
     Tracing(#[from] TracingError),
     /// The system gives no threads.
-    #[error("threads to serve with: {0}")]
+    #[error("start server threads: {0}")]
     Threads(std::io::Error),
     /// A file that a flag names can't be used.
     #[error("--{flag}: {}: {why}", path.display())]

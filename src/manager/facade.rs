@@ -286,7 +286,7 @@ fn report(synced: Synced) -> SyncReport {
         Outcome::Done { requeue_after, .. } => report.requeue_after = requeue_after,
         Outcome::Waiting(kind) => {
             report.outcome = SyncOutcome::StaleCache;
-            report.message = format!("the cache of {kind} has not seen the last writes yet");
+            report.message = format!("the cache of {kind} does not contain the controller's last writes yet");
         }
         Outcome::Failed { error, retry, requeue_after, .. } => {
             report.requeue_after = requeue_after;
@@ -301,7 +301,9 @@ fn report(synced: Synced) -> SyncReport {
 fn explanation(explained: Explained) -> SyncReport {
     let Explained { actions, reasons, requeue_after, waiting_for } = explained;
     let waiting = waiting_for
-        .map(|kind| format!("nothing is done before the cache of {kind} has seen the last writes"))
+        .map(|kind| {
+            format!("the reconcile waits until the cache of {kind} contains the controller's last writes")
+        })
         .unwrap_or_default();
     let (outcome, actions, message) = match actions {
         Ok(Some(actions)) => (SyncOutcome::Explained, actions, waiting),

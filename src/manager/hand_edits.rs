@@ -53,7 +53,7 @@ impl HandEdits {
             }
             let mut message = described.join("; ");
             if more > 0 {
-                message = format!("{message}; and {more} more");
+                message = format!("{message}; {more} more");
             }
             write(message).await;
             sleep(PAUSE).await;
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(written.len(), 2, "{written:?}");
         assert_eq!(written[0], "edit 0");
         assert!(
-            written[1].starts_with("edit 0; edit 1; ") && written[1].ends_with("; and 4980 more"),
+            written[1].starts_with("edit 0; edit 1; ") && written[1].ends_with("; 4980 more"),
             "{written:?}"
         );
     }

@@ -55,13 +55,13 @@ impl HealthCheck for ControllerHealth {
 
     fn remark(&self) -> Option<Remark> {
         if self.controller.phase() == Phase::Disabled {
-            return Some(Remark::of("disabled by an override"));
+            return Some(Remark::of("disabled by override"));
         }
         let SlowPoll { key, took, hangs } = self.watchdog.slow_poll(self.controller.name())?;
         let (text, verb) = if hangs {
-            ("a reconcile holds a thread", "has held")
+            ("a reconcile blocks a thread", "has blocked")
         } else {
-            ("a reconcile held a thread a short time ago", "held")
+            ("a reconcile blocked a thread recently", "blocked")
         };
         Some(Remark {
             text,

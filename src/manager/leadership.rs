@@ -81,13 +81,13 @@ impl<L: LeaseApi> Lock<L> {
     /// Waits until this replica leads; `false` when it was told to stop before.
     pub(super) async fn acquire(&self, stop: &CancellationToken) -> Result<bool, ManagerError> {
         let identity = self.elector.identity();
-        tracing::info!(lease = self.name, identity, "attempting to acquire leadership");
+        tracing::info!(lease = self.name, identity, "Attempting to acquire the Lease");
         self.metrics.set_leading(&self.name, false);
         let stop = stop.clone();
         if !self.run(|elector| Box::pin(async move { elector.acquire(&stop).await })).await? {
             return Ok(false);
         }
-        tracing::info!(lease = self.name, identity, "leading");
+        tracing::info!(lease = self.name, identity, "Acquired the Lease");
         self.metrics.set_leading(&self.name, true);
         self.record("became leader");
         Ok(true)
@@ -117,13 +117,13 @@ impl<L: LeaseApi> Lock<L> {
             Ok(true) => TermEnd::Stopped,
             Ok(false) => TermEnd::Lost,
             Err(error) => {
-                tracing::error!(lease = self.name, %error, "the election has ended");
+                tracing::error!(lease = self.name, %error, "Leader election failed");
                 TermEnd::Lost
             }
         };
         if ended == TermEnd::Lost {
             self.metrics.set_leading(&self.name, false);
-            tracing::error!(lease = self.name, "leadership lost");
+            tracing::error!(lease = self.name, "Lost leadership");
             self.record("stopped leading");
         }
         ended
@@ -141,15 +141,15 @@ impl<L: LeaseApi> Lock<L> {
             self.record("stopped leading");
             if !self.releases {
                 self.metrics.set_leading(&self.name, false);
-                tracing::info!(lease = self.name, "left to expire");
+                tracing::info!(lease = self.name, "Stopped renewing the Lease");
                 return;
             }
             let released = self.run(|elector| Box::pin(async move { elector.release().await })).await;
             if let Err(error) = released {
-                tracing::error!(lease = self.name, %error, "not released");
+                tracing::error!(lease = self.name, %error, "Failed to release the Lease");
             }
             self.metrics.set_leading(&self.name, false);
-            tracing::info!(lease = self.name, "released");
+            tracing::info!(lease = self.name, "Released the Lease");
         }
     }
 
@@ -169,8 +169,8 @@ impl<L: LeaseApi> Lock<L> {
         };
         self.metrics.set_leading(&self.name, false);
         match &done {
-            Ok(()) => tracing::info!(lease = self.name, successor, "handed over"),
-            Err(error) => tracing::error!(lease = self.name, error, "not handed over"),
+            Ok(()) => tracing::info!(lease = self.name, successor, "Handed over the Lease"),
+            Err(error) => tracing::error!(lease = self.name, error, "Failed to hand over the Lease"),
         }
         done.map_err(|error| StepDownError::Unavailable(format!("{}: {error}", self.name)))
     }

@@ -33,7 +33,7 @@ const LONGEST: usize = 1 << 20;
 const CHECK: &str = "leasePolicy";
 /// The remark while the policy cannot be read.
 const FORBIDDEN: &str =
-    "cannot read the admission policy coxswain-leases: forbidden; apply the ClusterRole of this version";
+    "read the admission policy coxswain-leases: forbidden; apply the ClusterRole of this version";
 
 /// Holds the state of the policy as it was last read.
 pub(super) struct LeasePolicy {
@@ -46,7 +46,7 @@ impl LeasePolicy {
     pub(super) fn register(metrics: &Registry) -> Result<Self, MetricsError> {
         let in_force = Registrar::new(metrics).int_gauges(
             "coxswain_lease_policy_in_force",
-            "Whether the admission policy that reserves the manager's Leases is in force (1) or not (0), as the leader last found it.",
+            "Admission policy that protects the manager's Leases, as last read by the leader: 1 installed, 0 missing or different.",
             &[],
         )?;
         Ok(Self { state: latest::Sender::default(), in_force })
@@ -99,7 +99,7 @@ impl LeasePolicy {
                 // Only an administrator can change that.
                 Err(error) if error.code() == 403 => {
                     if !std::mem::replace(&mut is_forbidden, true) {
-                        tracing::warn!(%error, policy = NAME, "Not allowed to read the policy that reserves Leases");
+                        tracing::warn!(%error, policy = NAME, "Reading the Lease admission policy is forbidden");
                         if self.set(LeasePolicyState::Unknown, health) {
                             changed();
                         }
@@ -109,7 +109,7 @@ impl LeasePolicy {
                     RETRY
                 }
                 Err(error) => {
-                    tracing::debug!(%error, policy = NAME, "Failed to read the policy that reserves Leases; trying again");
+                    tracing::debug!(%error, policy = NAME, "Failed to read the Lease admission policy; retrying");
                     RETRY
                 }
             };
@@ -128,7 +128,7 @@ impl LeasePolicy {
             LeasePolicyState::Unknown => self.in_force.reset(),
             LeasePolicyState::InForce => {
                 self.in_force.with_label_values::<&str>(&[]).set(1);
-                tracing::info!(policy = NAME, "The policy that reserves the manager's Leases is in force");
+                tracing::info!(policy = NAME, "The Lease admission policy is installed");
             }
             LeasePolicyState::Missing | LeasePolicyState::Different => {
                 self.in_force.with_label_values::<&str>(&[]).set(0);
@@ -137,7 +137,7 @@ impl LeasePolicy {
                 tracing::warn!(
                     policy = NAME,
                     finding,
-                    "Accounts that may write Leases in kube-system can disable controllers. Apply deploy/kustomize/base"
+                    "Accounts that can write Leases in kube-system can disable controllers; apply deploy/kustomize/base"
                 );
             }
         }
@@ -160,9 +160,9 @@ async fn leads(leadership: Option<&mut latest::Receiver<Leadership>>, wanted: bo
 fn remark(state: LeasePolicyState) -> &'static str {
     match state {
         LeasePolicyState::Different => {
-            "the admission policy coxswain-leases differs from the one of this version"
+            "the admission policy coxswain-leases differs from this version's; apply deploy/kustomize/base"
         }
-        _ => "the admission policy coxswain-leases is missing",
+        _ => "the admission policy coxswain-leases is missing; apply deploy/kustomize/base",
     }
 }
 

@@ -138,7 +138,10 @@ pub async fn run_until(
     let (_, _, mutations) =
         tokio::join!(manager.runtime.events.shutdown(EVENT_FLUSH), announcing.join_all(), mutations);
     if mutations.is_err() {
-        tracing::warn!(under_way = manager.mutations.len(), "mutations did not end in time");
+        tracing::warn!(
+            in_progress = manager.mutations.len(),
+            "Admin API changes did not complete before shutdown"
+        );
     }
     manager.runtime.clients.shutdown().await;
     serving.cancel();

@@ -44,7 +44,7 @@ pub(super) async fn warn_at_takeover(
         match first_with_cidr(client).await {
             Ok(node) => break node,
             Err(error) => {
-                tracing::debug!(%error, "Failed to look for podCIDRs of nodes; trying again");
+                tracing::debug!(%error, "Failed to read the nodes' podCIDRs; retrying");
                 tokio::time::sleep(RETRY).await;
             }
         }
@@ -53,9 +53,9 @@ pub(super) async fn warn_at_takeover(
         tracing::warn!(
             node,
             flag = "--allocate-node-cidrs",
-            "Nodes have podCIDRs and this manager allocates none: new nodes get no pod network unless another component allocates. \
-             Take over --allocate-node-cidrs, --cluster-cidr and --service-cluster-ip-range of the former manager \
-             (coxswain flags-from)"
+            "Nodes have podCIDRs, but this manager allocates none; new nodes get no pod network unless another component allocates it. \
+             Copy --allocate-node-cidrs, --cluster-cidr and --service-cluster-ip-range from the previous manager, \
+             for example with coxswain flags-from"
         );
         health.add(Arc::new(NoAllocation));
     }

@@ -154,8 +154,9 @@ impl Overrides {
         let held = self.store.read().await?;
         if held.raw.is_empty() && !self.adopted.load(Ordering::Acquire) {
             let lease = self.store.key();
-            let message =
-                format!("the first leader of this version creates the Lease {lease}: call the leader");
+            let message = format!(
+                "the Lease {lease} does not exist yet, and only the leader can create it; call the leader"
+            );
             return Err(StoreError::Unavailable(message));
         }
         Ok(held)
@@ -236,7 +237,7 @@ impl Overrides {
                 Err(error @ StoreError::Unreadable(_))
                     if refused_since.get_or_insert_with(Instant::now).elapsed() >= REFUSED_FOR =>
                 {
-                    tracing::error!(%error, "Failed to read the overrides; the flags alone select controllers");
+                    tracing::error!(%error, "Failed to read the overrides; only the flags select controllers");
                     return;
                 }
                 Err(error) => {
@@ -244,7 +245,7 @@ impl Overrides {
                         refused_since = None;
                     }
                     let pause = FIRST_LOOK.next(&mut failures);
-                    tracing::warn!(%error, again_in = ?pause, "Waiting for the overrides before controllers start");
+                    tracing::warn!(%error, again_in = ?pause, "Failed to read the overrides; delaying the start of controllers");
                     *self.unknown.lock() = Some(error.to_string());
                     sleep(pause).await;
                 }
@@ -300,7 +301,7 @@ impl Overrides {
             self.report(controllers, &applied, &set, now);
             let edits = by_hand(&applied.set, &set, now);
             for HandEdit { controller, message } in &edits {
-                tracing::warn!(target: "audit", name = controller, change = message, "overrides edited by hand");
+                tracing::warn!(target: "audit", name = controller, change = message, "Override edited outside the admin API");
             }
             if !edits.is_empty() {
                 metrics.edited_by_hand(edits.len());
@@ -333,23 +334,23 @@ impl Overrides {
                 _ if !entry.is_in_force(now) => continue,
                 _ => OverrideChange::Set,
             };
-            tracing::info!(controller = name, change = ?change, user = entry.user, reason = entry.reason, "override");
+            tracing::info!(controller = name, change = ?change, user = entry.user, reason = entry.reason, "Override changed");
             self.event_logger.override_changed(name_of(name), change, Some(entry.clone()), String::new());
         }
         for (name, entry) in before.set.entries() {
             if set.entry(name).is_none() && entry.is_in_force(now) {
-                tracing::info!(controller = name, "override removed");
+                tracing::info!(controller = name, "Override removed");
                 let change = OverrideChange::Cleared;
                 self.event_logger.override_changed(name_of(name), change, None, String::new());
             }
         }
         for (name, entry) in set.expired(before.at, now) {
-            tracing::info!(controller = name, "override ended: its time is over");
+            tracing::info!(controller = name, "Override expired");
             let change = OverrideChange::Expired;
             self.event_logger.override_changed(name_of(name), change, Some(entry.clone()), String::new());
         }
         for problem in set.problems().iter().filter(|problem| !before.set.problems().contains(problem)) {
-            tracing::error!(key = problem.key, problem = problem.message, "override has no effect");
+            tracing::error!(key = problem.key, problem = problem.message, "Override has no effect");
             let controller = name_of(&problem.controller);
             let text = format!("{}: {}", problem.key, problem.message);
             self.event_logger.override_changed(controller, OverrideChange::Invalid, None, text);
@@ -369,7 +370,7 @@ impl HealthCheck for Overrides {
 
     fn degraded(&self) -> Option<String> {
         let why = self.unknown.lock().clone();
-        why.map(|why| format!("the overrides are unknown, so no controller starts: {why}"))
+        why.map(|why| format!("no controller starts until the overrides are read: {why}"))
     }
 }
 

@@ -122,7 +122,7 @@ pub(super) async fn bind(
     let config = &manager.runtime.config;
     let mut servers = Vec::new();
     if config.secure_port().is_none() && config.admin_port().is_none() {
-        tracing::info!("--secure-port=0: nothing is served");
+        tracing::info!("No port is served, because --secure-port is 0 and --admin-port is unset");
         return Ok(Bound { servers, announcement: Announcement::default(), authority: None });
     }
     let flags = &config.flags;
@@ -207,7 +207,7 @@ fn mount(
         ..AdminOptions::default()
     };
     router.mount_grpc(admin_handler(deps, &options)?, flags.admin_grpc_web);
-    tracing::info!(address = %server.local_addr(), "the admin API is served");
+    tracing::info!(address = %server.local_addr(), "Serving the admin API");
     Ok(())
 }
 
@@ -266,7 +266,7 @@ async fn reviews(
         } else if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
             Connection::load(None, None).await?
         } else {
-            tracing::warn!("--{flag} is not set: callers are not looked up in the cluster");
+            tracing::warn!("Callers are not reviewed by the cluster, because --{flag} is unset");
             return Ok(None);
         };
         client_of(manager, connection, name).await?

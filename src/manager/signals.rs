@@ -6,14 +6,16 @@ use tokio_util::sync::CancellationToken;
 /// Cancels `shutdown` at the first SIGTERM or SIGINT; ends the process at the second.
 #[expect(clippy::exit, reason = "whoever asks twice does not want to wait for destructors")]
 pub(super) async fn cancel_on_signal(shutdown: CancellationToken) {
-    let (mut terminate, mut interrupt) =
-        match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
-            (Ok(terminate), Ok(interrupt)) => (terminate, interrupt),
-            (Err(error), _) | (_, Err(error)) => {
-                tracing::error!(%error, "signals cannot be received, only SIGKILL will end this process");
-                return;
-            }
-        };
+    let (mut terminate, mut interrupt) = match (
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+    ) {
+        (Ok(terminate), Ok(interrupt)) => (terminate, interrupt),
+        (Err(error), _) | (_, Err(error)) => {
+            tracing::error!(%error, "Failed to register signal handlers; only SIGKILL stops this process");
+            return;
+        }
+    };
     for again in [false, true] {
         let name = tokio::select! {
             biased;
@@ -21,10 +23,10 @@ pub(super) async fn cancel_on_signal(shutdown: CancellationToken) {
             _ = interrupt.recv() => "SIGINT",
         };
         if again {
-            tracing::warn!(signal = name, "second signal, ending at once");
+            tracing::warn!(signal = name, "Received a second signal; exiting immediately");
             std::process::exit(1);
         }
-        tracing::info!(signal = name, "stopping");
+        tracing::info!(signal = name, "Received a signal; stopping");
         shutdown.cancel();
     }
 }

@@ -50,7 +50,7 @@ impl Authorities {
     ) -> Result<Self, ManagerError> {
         let ends = Registrar::new(metrics).int_gauges(
             "coxswain_signing_ca_not_after_seconds",
-            "Time at which the CA of a signer expires, in seconds since 1970.",
+            "Expiry of a signer's CA certificate, in seconds since 1970.",
             &["signer"],
         )?;
         if !config.selection(&DESCRIPTOR).selected && config.overrides_only_disable() {
@@ -185,7 +185,7 @@ impl FileAuthority {
             }
             Err(error) if !held.lost => {
                 held.lost = true;
-                tracing::error!(signer = self.signer.name(), %error, "cannot read the authority's files; what was in force stays");
+                tracing::error!(signer = self.signer.name(), %error, "Failed to read the signing CA; keeping the previous one");
             }
             Err(_) => {}
         }
@@ -202,17 +202,21 @@ impl FileAuthority {
         held.seen = seen;
         match Authority::from_pem(&contents[0], &contents[1]) {
             Ok(authority) => {
-                tracing::info!(signer = self.signer.name(), "the authority was reloaded");
+                tracing::info!(signer = self.signer.name(), "Reloaded the signing CA");
                 held.authority = Ok(Arc::new(authority));
             }
             // Which of them is meant is not known: nothing is signed until the file is put right, as in the original.
             Err(error @ AuthorityError::NotOne(_)) => {
                 let why = format!("error reading CA cert file \"{}\": {error}", self.certificate.display());
-                tracing::error!(signer = self.signer.name(), why, "the authority can't sign");
+                tracing::error!(
+                    signer = self.signer.name(),
+                    why,
+                    "The signing CA is unusable; certificates are not signed"
+                );
                 held.authority = Err(why);
             }
             Err(error) => {
-                tracing::error!(signer = self.signer.name(), %error, "the authority's files are of no use; what was in force stays");
+                tracing::error!(signer = self.signer.name(), %error, "Failed to load the signing CA; keeping the previous one");
             }
         }
     }

@@ -39,7 +39,7 @@ impl Request {
     /// Says what came of it.
     pub(super) fn answer(self, result: Result<(), StepDownError>) {
         if self.done.send(result).is_err() {
-            tracing::debug!("nobody waits for the end of stepping down any more");
+            tracing::debug!("The step-down caller disconnected before the result");
         }
     }
 }

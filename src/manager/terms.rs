@@ -94,7 +94,7 @@ async fn drain_until(work: &impl Work, limit: impl Future<Output = ()>) -> Resul
         () = limit => false,
     };
     if !in_time {
-        tracing::warn!("Reconciles or writes did not end before the shutdown limit");
+        tracing::warn!("Reconciles or writes did not complete before the shutdown timeout");
     }
     gate.close();
     // Also when everything has ended in time: a request whose caller is gone may still be in a send buffer.
@@ -163,7 +163,7 @@ impl<W: Work, L: LeaseApi> Terms<'_, W, L> {
                 tracing::error!(
                     limit = ?STEP_DOWN_LIMIT,
                     flag = "--controller-shutdown-timeout",
-                    "Reconciles have not ended and have no limit of their own; ending the process instead of standing by"
+                    "Reconciles did not complete and have no timeout; exiting instead of becoming a standby"
                 );
                 return Err(ManagerError::ShutdownTimeout);
             }
@@ -191,11 +191,11 @@ impl<W: Work, L: LeaseApi> Terms<'_, W, L> {
                 biased;
                 () = term.stop.cancelled() => Over::Stopped,
                 request = requests.next() => {
-                    tracing::info!(successor = request.successor, "stepping down");
+                    tracing::info!(successor = request.successor, "Stepping down");
                     Over::SteppedDown(request)
                 }
                 () = self.main.until_asked_to_give_way() => {
-                    tracing::info!("giving way to the replica that the API server prefers");
+                    tracing::info!("Releasing the Lease to the replica preferred by the API server");
                     Over::GaveWay
                 }
             };

@@ -118,7 +118,7 @@ async fn an_operator_looks_disables_explains_and_hands_over() {
     assert_eq!(holder(client.json(&["leader"])), before);
     until("the controller runs again", LIMIT, phase, |phase| phase == "PHASE_RUNNING").await;
     let events = client.run(&["events", "--tail", "1000"]);
-    assert!(events.contains("this replica leads by kube-system/kube-controller-manager"), "{events}");
+    assert!(events.contains("this replica acquired kube-system/kube-controller-manager"), "{events}");
     for manager in [&first, &second] {
         assert_eq!(manager.errors(), Vec::<String>::new(), "{}", manager.name);
     }

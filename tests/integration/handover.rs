@@ -403,7 +403,7 @@ async fn running(manager: &Manager<'_>) {
     let count = built().count();
     let log = || async { manager.log() };
     until("all controllers to run", LIMIT, log, |log| {
-        let started = log.lines().filter(|line| line.contains("\"started\" controller="));
+        let started = log.lines().filter(|line| line.contains("\"Controller started\" controller="));
         started.filter_map(|line| line.split("controller=").nth(1)).collect::<BTreeSet<_>>().len() >= count
     })
     .await;

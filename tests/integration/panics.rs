@@ -243,7 +243,7 @@ async fn ten_minutes_of_panics_over_one_object_concern_no_other() {
     let (tasks, began) = (alive(), Instant::now());
     while began.elapsed() < Duration::from_mins(10) {
         let degraded = fragile.degraded().expect("health says so");
-        assert_eq!(degraded, format!("panicked over ns/{POISON}: cannot bear {POISON}"));
+        assert_eq!(degraded, format!("panicked on ns/{POISON}: cannot bear {POISON}"));
         assert_eq!(
             probed(&fragile),
             "[+]fragile-controller ok, degraded: reason withheld\nhealthz check passed\n"

@@ -144,7 +144,7 @@ async fn quiet(namespace: &Namespace) -> BTreeMap<String, Value> {
 async fn leads(manager: &Manager<'_>) {
     let log = || async { manager.log() };
     until(&format!("{} leads", manager.name), LIMIT, log, |text| {
-        let ours = |name: &str| text.contains(&format!("\"started\" controller=\"{name}\""));
+        let ours = |name: &str| text.contains(&format!("\"Controller started\" controller=\"{name}\""));
         text.contains("Caches are synced")
             || ours("cronjob-controller") && ours("ttl-after-finished-controller")
     })

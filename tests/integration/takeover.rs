@@ -250,7 +250,7 @@ async fn leads(manager: &Manager<'_>) {
     until(&format!("{} leads", manager.name), LIMIT, log, |text| {
         text.contains("deployment-controller")
             && (text.contains("Caches are synced")
-                || text.contains("\"started\" controller=\"deployment-controller\""))
+                || text.contains("\"Controller started\" controller=\"deployment-controller\""))
     })
     .await;
 }

@@ -1,4 +1,7 @@
-"""Prints the identity of the leader: leader.py API_SERVER CA_FILE TOKEN_FILE. In a pod, in_cluster has the three."""
+"""Prints the identity of the leader.
+
+Usage: leader.py API_SERVER CA_FILE TOKEN_FILE. In a pod, in_cluster returns the three values.
+"""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Prints the controllers of a running manager: list.py ADDRESS CA_FILE TOKEN_FILE."""
+"""Prints the controllers of a running manager. Usage: list.py ADDRESS CA_FILE TOKEN_FILE."""
 
 import sys
 

@@ -1,4 +1,5 @@
-// Prints the identity of the leader: leader API_SERVER CA_FILE TOKEN_FILE. In a pod, inCluster() has the three.
+// Prints the identity of the leader. Usage: leader API_SERVER CA_FILE TOKEN_FILE. In a pod, inCluster() returns the three
+// values.
 import { ApiServer, Finder, Follower } from "../src/index.js";
 
 const [server = "", caFile = "", tokenFile = ""] = process.argv.slice(2);

@@ -1,4 +1,4 @@
-/** A connection to one replica. */
+/** Connections to one replica. */
 
 import { createClient, type Client, type Interceptor, type Transport } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
@@ -11,24 +11,24 @@ import { QueueService } from "./gen/coxswain/admin/v1/queues_pb.js";
 
 export type { Options } from "./credentials.js";
 
-/** All services of one replica. */
+/** Contains all services of one replica. */
 export interface AdminClient {
   readonly controllers: Client<typeof ControllerService>;
   readonly events: Client<typeof EventService>;
   readonly leader: Client<typeof LeaderService>;
   readonly queues: Client<typeof QueueService>;
-  /** For services that are not of this API: health, reflection. */
+  /** The transport, for services outside this API, such as health and reflection. */
   readonly transport: Transport;
-  /** Ends the connection, and calls that are under way. An open connection keeps the process from ending for up to 15 minutes. */
+  /** Closes the connection and cancels its calls. An open connection keeps the process running for up to 15 minutes. */
   close(): void;
 }
 
-/** Makes a client of the replica at `address` ("host:port"). The connection is made with the first call. */
+/** Returns a client of the replica at `address` ("host:port"). The first call opens the connection. */
 export function connect(address: string, options: Options = {}): AdminClient {
   return connectBy(new RotatingContext(options), address, options);
 }
 
-/** Does the same, and refuses a server with the certificate of a node. */
+/** Returns a client like `connect`, which rejects a server with the certificate of a node. */
 export function connectRefusingNodes(address: string, options: Options): AdminClient {
   return connectBy(new RotatingContext(options, true), address, options);
 }
@@ -38,7 +38,7 @@ function connectBy(context: RotatingContext, address: string, options: Options):
   const sessionManager = new Http2SessionManager(
     baseUrl,
     { pingIntervalMs: 30_000 },
-    // Each connection asks for what the files say by then; options of TLS would be read once.
+    // Each connection reads the files; TLS options would be read only once.
     { createConnection: (url: URL) => context.open(url, "h2") },
   );
   const interceptors = hasToken(options) ? [bearer(() => readToken(options))] : [];

@@ -1,37 +1,37 @@
-/** Whom to trust and who one is, by files that are read anew. */
+/** Trusted CAs and credentials, with files that are read again after a rotation. */
 
 import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
 import { checkServerIdentity, connect, createSecureContext, type PeerCertificate, type SecureContext, type TLSSocket } from "node:tls";
 
-/** Whom to trust and who one is. Without any, the system's authorities are trusted and no credentials shown. */
+/** Contains the trusted CAs and the caller's credentials. By default, the system's CAs are trusted and no credentials are sent. */
 export interface Options {
-  /** File with the authorities (PEM) that may vouch for the server, read anew for every connection. */
+  /** File with the trusted CAs (PEM), read for every connection. */
   caFile?: string;
-  /** The same as `caFile`, but its content. */
+  /** Content of such a file. */
   ca?: string;
-  /** File with a client certificate (PEM), together with `keyFile`, read anew for every connection. */
+  /** File with a client certificate (PEM), read for every connection. Set `keyFile`, too. */
   certFile?: string;
   /** File with the client certificate's key (PEM). */
   keyFile?: string;
-  /** A bearer token, that of a service account for example. */
+  /** Bearer token, for example of a service account. */
   token?: string;
-  /** File with a bearer token, read anew for every call, as tokens in pods are rotated. */
+  /** File with a bearer token, read for every call, because tokens in pods are rotated. */
   tokenFile?: string;
-  /** Name expected in the server's certificate instead of the address' host. */
+  /** Name to expect in the server's certificate, instead of the host of the address. */
   serverName?: string;
 }
 
 /** Throws if options exclude each other. */
 export function checkOptions({ caFile, ca, certFile, keyFile, token, tokenFile }: Options): void {
   if ((certFile === undefined) !== (keyFile === undefined)) {
-    throw new Error("of certFile and keyFile only one is given: both or neither are allowed");
+    throw new Error("certFile and keyFile: set both or neither");
   }
   if (token !== undefined && tokenFile !== undefined) {
-    throw new Error("token and tokenFile are both given: one is allowed");
+    throw new Error("token and tokenFile are both set; set only one");
   }
   if (ca !== undefined && caFile !== undefined) {
-    throw new Error("ca and caFile are both given: one is allowed");
+    throw new Error("ca and caFile are both set; set only one");
   }
 }
 
@@ -39,28 +39,28 @@ export function hasToken({ token, tokenFile }: Options): boolean {
   return token !== undefined || tokenFile !== undefined;
 }
 
-/** The token as it is now. */
+/** Returns the current token. */
 export function readToken({ token, tokenFile }: Options): string | undefined {
   if (tokenFile === undefined) {
     return token;
   }
   const content = readFileSync(tokenFile, "utf8").trim();
   if (content === "") {
-    throw new Error(`${tokenFile}: there is no token in it`);
+    throw new Error(`token file ${tokenFile}: the file contains no token`);
   }
   return content;
 }
 
 /**
- * TLS by files that are read anew for every connection, so that a client outlives a rotation of its certificate and of
- * the authorities that it trusts.
+ * TLS credentials that read their files for every connection, so that a client survives a rotation of its certificate and
+ * of its trusted CAs.
  */
 export class RotatingContext {
   readonly #options: Options;
   readonly #refusesNodes: boolean;
   #last: SecureContext;
 
-  /** `refusesNodes` refuses servers with the certificate of a node, before a token is sent. */
+  /** `refusesNodes` rejects servers with the certificate of a node before a token is sent. */
   constructor(options: Options, refusesNodes = false) {
     checkOptions(options);
     this.#options = options;
@@ -83,14 +83,14 @@ export class RotatingContext {
   }
 
   /**
-   * What the files say now. A reader may come between the writing of a certificate and that of its key: what was read
-   * last holds until the files fit each other again, and a warning of the process says what does not fit.
+   * Returns the current context. The certificate and its key are not replaced at the same time: until they match again, the
+   * previous context is returned, and the process emits a warning.
    */
   get(): SecureContext {
     try {
       this.#last = readContext(this.#options);
     } catch (error) {
-      process.emitWarning(`the credentials read last go on to be used: ${(error as Error).message}`, "CoxswainWarning");
+      process.emitWarning(`Failed to read the credentials; using the previous ones: ${(error as Error).message}`, "CoxswainWarning");
     }
     return this.#last;
   }
@@ -101,18 +101,18 @@ export class RotatingContext {
  * `kubernetes.io/kubelet-serving` signs any name that an approver accepts, but only with a node as the subject.
  */
 function refuseNode(name: string, certificate: PeerCertificate): Error | undefined {
-  // Several values of an attribute are an array, which the types do not say.
+  // Several values of an attribute are an array, which the types do not declare.
   const { O, CN } = certificate.subject as { O?: string | string[]; CN?: string | string[] };
   const isNode = [O ?? []].flat().includes("system:nodes") || [CN ?? []].flat().some((each) => each.startsWith("system:node:"));
   return isNode
-    ? new Error(`the certificate for ${name} is a node's, and with clusterCaFile no token is sent to a node`)
+    ? new Error(`refusing to send a token: the certificate for ${name} belongs to a node`)
     : checkServerIdentity(name, certificate);
 }
 
 function readContext({ caFile, ca, certFile, keyFile }: Options): SecureContext {
   const authorities = caFile === undefined ? ca : readFileSync(caFile, "utf8");
   if (authorities !== undefined && !authorities.includes("-----BEGIN CERTIFICATE-----")) {
-    throw new Error(`${caFile ?? "ca"}: there is no certificate (PEM) in it`);
+    throw new Error(`${caFile ?? "ca"}: contains no certificate (PEM)`);
   }
   const pair = certFile !== undefined && keyFile !== undefined && { cert: readFileSync(certFile), key: readFileSync(keyFile) };
   try {

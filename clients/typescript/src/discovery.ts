@@ -1,4 +1,4 @@
-/** Which replicas there are, by the Leases that they keep, and what each of them may see of the caller. */
+/** Finds replicas by their Leases, and selects the credentials to send to each of them. */
 
 import { type IncomingMessage } from "node:http";
 import { request as requestHttps } from "node:https";
@@ -11,47 +11,47 @@ const REPLICA_NAMESPACE = "kube-system";
 const REPLICA_SELECTOR = "coxswain.dev/component=replica";
 const ADDRESS = "coxswain.dev/admin-address";
 const AUTHORITY = "coxswain.dev/admin-ca";
-/** The Lease by which the replica leads, as `NAMESPACE/NAME`, and the replica's identity. */
+/** The replica's leader-election Lease, as `NAMESPACE/NAME`, and the replica's identity. */
 const LEASE = "coxswain.dev/lease";
 const DEFAULT_LEASE = { namespace: "kube-system", name: "kube-controller-manager" };
 const POD = "/var/run/secrets/kubernetes.io/serviceaccount";
 const API_TIMEOUT_MS = 10_000;
-/** A Lease has some kilobytes at most. */
+/** A Lease has at most some kilobytes. */
 const MAX_ANSWER = 16 << 20;
-/** What a host may look like. A Lease says where to call, so nothing may pass that belongs to another part of a URL. */
+/** Matches valid hosts. The address comes from a Lease, so it must not contain other parts of a URL. */
 const HOST = /^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$/;
 
-/** The name in the serving certificates of Coxswain that the cluster's CA signs, and in no certificate of a node. */
+/** Name in the serving certificates that the cluster's CA signs for Coxswain. Certificates of nodes must not contain it. */
 export const CERTIFICATE_NAME = "coxswain.kube-system.svc";
 
-/** What counts here of a Lease (coordination.k8s.io/v1). Those of `@kubernetes/client-node` will do. */
+/** Contains the used fields of a Lease (coordination.k8s.io/v1). The type of `@kubernetes/client-node` is compatible. */
 export interface Lease {
   metadata?: { name?: string; annotations?: Record<string, string> };
   spec?: { holderIdentity?: string; renewTime?: string | Date | null; leaseDurationSeconds?: number };
 }
 
 /**
- * Reads Leases from the cluster. `ApiServer` does so; who has a client of the cluster already writes the two methods with
- * it.
+ * Reads Leases from the cluster. `ApiServer` implements it. You can also implement it with an existing client of the
+ * cluster.
  */
 export interface Leases {
-  /** Lists the Leases of a namespace that have a label. */
+  /** Lists the Leases of a namespace that match a label selector. */
   list(namespace: string, labelSelector: string, signal?: AbortSignal): Promise<Lease[]>;
-  /** Reads one Lease; `undefined` if there is none of this name, or if the caller may not read it. */
+  /** Returns one Lease; `undefined` if the Lease does not exist or the caller cannot read it. */
   get(namespace: string, name: string, signal?: AbortSignal): Promise<Lease | undefined>;
 }
 
-/** Reads Leases from the cluster's API server, over HTTPS and nothing else. */
+/** Reads Leases from the cluster's API server. It requires HTTPS. */
 export class ApiServer implements Leases {
   readonly #url: URL;
   readonly #options: Options;
   readonly #context: RotatingContext;
 
-  /** `server` is "https://HOST[:PORT]". The files of `options` are read anew for every request. */
+  /** `server` is "https://HOST[:PORT]". The files of `options` are read for every request. */
   constructor(server: string, options: Options = {}) {
     const url = URL.canParse(server) ? new URL(server) : undefined;
     if (url?.protocol !== "https:" || url.hostname === "" || url.username !== "") {
-      throw new Error(`${JSON.stringify(server)} is no API server: https://HOST[:PORT] is allowed`);
+      throw new Error(`API server ${JSON.stringify(server)}: expected https://HOST[:PORT]`);
     }
     this.#url = url;
     this.#options = options;
@@ -65,7 +65,7 @@ export class ApiServer implements Leases {
     if (status === 200) {
       return parse<{ items?: Lease[] }>(path, body).items ?? [];
     }
-    const hint = status === 403 ? " (the Role coxswain-admin-discovery allows it)" : "";
+    const hint = status === 403 ? " (bind the Role coxswain-admin-discovery)" : "";
     throw new Error(`GET ${path}: ${status} ${message(body)}${hint}`);
   }
 
@@ -84,7 +84,7 @@ export class ApiServer implements Leases {
   async #get(path: string, signal?: AbortSignal): Promise<{ status: number; body: string }> {
     const token = readToken(this.#options);
     const late = AbortSignal.timeout(API_TIMEOUT_MS);
-    // Node.js 20 has no AbortSignal.any before 20.3, and this needs no more than either.
+    // Node.js 20 has no AbortSignal.any before 20.3.
     const either = new AbortController();
     const abort = (): void => either.abort();
     late.addEventListener("abort", abort);
@@ -97,7 +97,7 @@ export class ApiServer implements Leases {
             host: this.#url.host,
             path: this.#url.pathname.replace(/\/$/, "") + path,
             headers: { accept: "application/json", ...(token !== undefined && { authorization: `Bearer ${token}` }) },
-            // Each request has a connection of its own: they are rare, and rotated certificates count at once.
+            // Each request opens a connection: requests are rare, and rotated certificates apply at once.
             createConnection: () => this.#context.open(this.#url),
             signal: either.signal,
           },
@@ -115,7 +115,7 @@ export class ApiServer implements Leases {
       }
       return { status: response.statusCode ?? 0, body };
     } catch (error) {
-      const why = late.aborted ? `no answer within ${API_TIMEOUT_MS} ms` : (error as Error).message;
+      const why = late.aborted ? `timed out after ${API_TIMEOUT_MS} ms` : (error as Error).message;
       throw new Error(`GET ${path} of ${this.#url.host}: ${why}`, { cause: error });
     } finally {
       signal?.removeEventListener("abort", abort);
@@ -131,7 +131,7 @@ function parse<T>(path: string, body: string): T {
   try {
     return JSON.parse(body) as T;
   } catch (error) {
-    throw new Error(`GET ${path}: no JSON of Leases: ${(error as Error).message}`, { cause: error });
+    throw new Error(`GET ${path}: decode the Leases: ${(error as Error).message}`, { cause: error });
   }
 }
 
@@ -143,11 +143,11 @@ function message(body: string): string {
   }
 }
 
-/** Says, in a pod, where the API server is and who the pod's service account is there. */
+/** Returns the URL of the API server and the options of the pod's service account. It works only in a pod. */
 export function inCluster(): { server: string; options: Options & { caFile: string; tokenFile: string } } {
   const { KUBERNETES_SERVICE_HOST: host, KUBERNETES_SERVICE_PORT: port } = process.env;
   if (!host || !port) {
-    throw new Error("this is no pod: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not both set");
+    throw new Error("not in a pod: KUBERNETES_SERVICE_HOST or KUBERNETES_SERVICE_PORT is unset");
   }
   const server = `https://${isIPv6(host) ? `[${host}]` : host}:${port}`;
   return { server, options: { caFile: `${POD}/ca.crt`, tokenFile: `${POD}/token` } };
@@ -155,82 +155,85 @@ export function inCluster(): { server: string; options: Options & { caFile: stri
 
 /** A running Coxswain that serves the admin API. */
 export interface Replica {
-  /** Host and port of its admin API. */
+  /** Host and port of the replica's admin API. */
   address: string;
-  /** The name of its Lease; empty if none told of it. */
+  /** Name of the replica's Lease; empty if the replica was not found by a Lease. */
   name: string;
-  /** Its own name in the leader election; empty if no Lease told of it. */
+  /** Identity in the leader election; empty if the replica was not found by a Lease. */
   identity: string;
-  /** Who vouches for it (PEM) by its Lease, which whoever may write Leases may have written; empty if nobody. */
+  /** CA (PEM) in the replica's Lease; empty if the Lease contains none. Any account that can write Leases can set it. */
   authority: string;
-  /** Whether it holds the Lease by which the leader leads. */
+  /** True if the replica holds the leader-election Lease. */
   leads: boolean;
 }
 
-/** What the Leases tell. */
+/** Contains the result of reading the Leases. */
 export interface Replicas {
   /**
-   * Who may be called: the leader first, then the others by identity. Replicas that seem dead are among them only if all
-   * do, for it may be this machine's clock.
+   * Replicas to call: the leader first, then the others by identity. It contains replicas with expired Leases only if all
+   * Leases are expired, because this machine's clock may be wrong.
    */
   candidates: Replica[];
-  /** Who else there is, and why they are not called. */
+  /** Descriptions of the other replicas, with the reasons why they are not called. */
   passedOver: string[];
-  /** Who leads, a manager of another make perhaps; empty if nobody does, or if the caller may not know. */
+  /**
+   * Identity of the Lease's holder, which may be a kube-controller-manager; empty if the Lease has no holder, or the caller
+   * cannot read the Lease.
+   */
   holder: string;
 }
 
-/** How to find replicas, and who one is there. */
+/** Settings of a `Finder`. */
 export interface FinderOptions {
-  /** Tells which replicas there are. */
+  /** Reads the replicas' Leases. */
   leases?: Leases;
-  /** Names replicas ("host:port") in place of `leases`. The one that leads is found all the same, for each tells. */
+  /** Addresses ("host:port") of replicas, to set instead of `leases`. One address is enough to find the leader. */
   addresses?: string[];
-  /** Who one is, and whom to trust whatever a Lease says. */
+  /** The caller's credentials, and CAs to trust regardless of Leases. */
   options?: Options;
   /**
-   * File with the cluster's authorities (PEM), those of the API server. They are trusted at a replica that neither
-   * `options` nor its own Lease name an authority for. They sign the certificates of nodes as well, so a token goes only
-   * to a certificate for `CERTIFICATE_NAME` that is not a node's.
+   * File with the CAs (PEM) of the cluster's API server. They are trusted if neither `options` nor the replica's Lease
+   * contains a CA. These CAs also sign certificates of nodes, so a token is sent only to a server with a certificate for
+   * `CERTIFICATE_NAME` that is not a node's.
    */
   clusterCaFile?: string;
   /**
-   * Sends a token to a replica that only its own Lease vouches for. Whoever may write Leases in kube-system can then get
-   * it. A client certificate gives nothing away, and needs no such consent.
+   * Allows sending a token to a replica whose CA only its own Lease contains. Any account that can write Leases in
+   * kube-system can then steal the token. A client certificate cannot be stolen and does not require this.
    */
   trustAnnounced?: boolean;
-  /** The Lease by which the leader leads; `kube-controller-manager` if not given. */
+  /** Name of the leader-election Lease [default: `kube-controller-manager`]. */
   leaseName?: string;
-  /** The namespace of that Lease; `kube-system` if not given. */
+  /** Namespace of the leader-election Lease [default: `kube-system`]. */
   leaseNamespace?: string;
-  /** The time in milliseconds; that of this machine if not given. */
+  /** Returns the time in milliseconds [default: this machine's clock]. */
   now?: () => number;
 }
 
-/** A replica that a token is not sent to. */
+/** The replica is not trusted with the caller's token. */
 export class NotVouchedForError extends Error {
   override readonly name = "NotVouchedForError";
 
   constructor() {
     super(
-      "only its Lease says that it is a replica, and a token is not sent on that alone: give caFile, serverName, a " +
-        "client certificate, clusterCaFile, or trustAnnounced",
+      "refusing to send a token: only its own Lease identifies this replica; set caFile, serverName, a client " +
+        "certificate, clusterCaFile or trustAnnounced",
     );
   }
 }
 
-/** Finds the replicas, and connects to them as somebody whom it does not give away. */
+/** Finds the replicas and connects to them, without sending a token to an untrusted server. */
 export class Finder {
   readonly #settings: FinderOptions;
 
   constructor(settings: FinderOptions) {
     if ((settings.leases === undefined) === ((settings.addresses ?? []).length === 0)) {
-      throw new Error("of leases and addresses exactly one is to be given");
+      throw new Error("set exactly one of leases and addresses");
     }
     this.#settings = settings;
   }
 
-  /** Reads the Leases, and tells which replicas to call and which not. */
+  /** Reads the Leases and returns the replicas to call. */
   async replicas(signal?: AbortSignal): Promise<Replicas> {
     const { leases, addresses = [], now = Date.now } = this.#settings;
     const { leaseName: name = DEFAULT_LEASE.name, leaseNamespace: namespace = DEFAULT_LEASE.namespace } = this.#settings;
@@ -238,12 +241,15 @@ export class Finder {
       return { candidates: addresses.map(named), passedOver: [], holder: "" };
     }
     const listed = await leases.list(REPLICA_NAMESPACE, REPLICA_SELECTOR, signal);
-    // Without it, those who answer know who leads.
+    // Without this Lease, each replica returns the leader.
     const main = await leases.get(namespace, name, signal);
     return choose(listed, `${namespace}/${name}`, main?.spec?.holderIdentity ?? "", now());
   }
 
-  /** Makes a client of a replica, with the credentials that it may see; throws `NotVouchedForError` if that were none. */
+  /**
+   * Returns a client of a replica, with the credentials that the replica is trusted with. Throws `NotVouchedForError` if the
+   * replica is not trusted with the caller's only credentials.
+   */
   connect(replica: Replica): AdminClient {
     checkAddress(replica.address);
     const { options = {}, clusterCaFile } = this.#settings;
@@ -269,16 +275,16 @@ export class Finder {
       return connect(replica.address, { ...shown, ca: replica.authority });
     } catch (error) {
       const why = (error as Error).message;
-      throw new Error(`with the authority that the Lease of ${describe(replica)} announces: ${why}`, { cause: error });
+      throw new Error(`load the CA in the Lease of ${describe(replica)}: ${why}`, { cause: error });
     }
   }
 
-  /** Returns a hint for a replica that can't be reached because of the rule of trust. */
+  /** Returns a hint for a replica that is unreachable because its CA or name is not trusted. */
   hint(replica: Replica): string {
     const { voucher, name } = decide(this.#facts(replica)) ?? {};
     const setAside = replica.authority !== "" && voucher !== "announcement" && voucher !== "authority";
-    const announced = " (the authority that its Lease announces is not trusted with a token, unless trustAnnounced is given)";
-    const byName = ` (with clusterCaFile a token is sent only to a server with a certificate for ${CERTIFICATE_NAME})`;
+    const announced = " (with a token, the CA in the replica's Lease is not trusted; set trustAnnounced to trust it)";
+    const byName = ` (with clusterCaFile, a token is sent only to a server with a certificate for ${CERTIFICATE_NAME})`;
     return (setAside ? announced : "") + (name === "coxswain" ? byName : "");
   }
 
@@ -287,7 +293,7 @@ export class Finder {
     return {
       authority: options.caFile !== undefined || options.ca !== undefined,
       trustAnnounced,
-      // Not whom a named replica names as the leader: that address is what a Lease says.
+      // The leader's address from a named replica is not named by the user, because it comes from a Lease.
       named: addresses.includes(replica.address) || options.serverName !== undefined,
       announced: replica.authority !== "",
       clusterAuthority: clusterCaFile !== undefined,
@@ -297,33 +303,33 @@ export class Finder {
   }
 }
 
-/** A replica that no Lease tells of. */
+/** Returns a replica that was not found by a Lease. */
 export function named(address: string): Replica {
   return { address, name: "", identity: "", authority: "", leads: false };
 }
 
-/** A replica in words. */
+/** Returns the identity and the address of a replica. */
 export function describe({ identity, address }: Replica): string {
   return identity === "" ? address : `${identity} at ${address}`;
 }
 
 /**
- * What decides about trust.
+ * Facts that determine trust.
  *
- * Whoever may write Leases in kube-system may announce a replica, its address and its authority. So an announcement is
- * good for client certificates, which prove the caller without giving anything away, and not for tokens, which are the
- * caller to whoever holds them. The command line has the same rule; a test sees to that.
+ * Any account that can write Leases in kube-system can announce a replica with its own address and CA. An announcement is
+ * therefore sufficient for a client certificate, which a server cannot steal, but not for a token. The command line has the
+ * same rules, which a test compares.
  */
 export interface Facts {
-  /** The user has named an authority. */
+  /** The user set a CA. */
   authority: boolean;
-  /** The user trusts announcements with a token. */
+  /** The user allows sending a token to a replica that only its Lease identifies. */
   trustAnnounced: boolean;
-  /** The user has named the server. */
+  /** The user set the server's address or name. */
   named: boolean;
-  /** The replica announces an authority. */
+  /** The replica's Lease contains a CA. */
   announced: boolean;
-  /** The user has named the cluster's authority. */
+  /** The user set the cluster's CA. */
   clusterAuthority: boolean;
   /** The caller has a token. */
   token: boolean;
@@ -331,22 +337,22 @@ export interface Facts {
   certificate: boolean;
 }
 
-/** Whose word it is that a server is who it says, and whether the token goes to it. */
+/** The source of the CA that verifies a server, and whether the token is sent. */
 export interface Decision {
   voucher: "authority" | "announcement" | "cluster" | "system";
   sendToken: boolean;
-  /** The name that its certificate must have: the host of the address or `serverName`, or `CERTIFICATE_NAME`. */
+  /** Name to expect in the certificate: the host of the address or `serverName`, or `CERTIFICATE_NAME`. */
   name: "address" | "coxswain";
 }
 
-/** Decides. `undefined` if nobody vouches for the server, and the token is all that the caller has. */
+/** Returns the decision; `undefined` if the caller has only a token and the server is not trusted with it. */
 export function decide(facts: Facts): Decision | undefined {
-  // Who has nothing to give away may ask anybody: the answer is a refusal.
+  // A caller without a token can call any server, because no credential can be stolen.
   const givesNothingAway = facts.certificate || !facts.token;
   const [voucher, vouched] = vouch(facts, givesNothingAway);
   const sendToken = facts.token && vouched;
-  // The cluster's CA vouches for nodes as well: only a server with Coxswain's name gets a token, unless the user has named
-  // it. A client certificate needs no other name than that of the address.
+  // The cluster's CA also signs for nodes: a token is sent only to a server with Coxswain's name, unless the user set the
+  // server. With a client certificate, the host of the address is sufficient.
   const name = voucher === "cluster" && !facts.named && !givesNothingAway ? "coxswain" : "address";
   return sendToken || givesNothingAway ? { voucher, sendToken, name } : undefined;
 }
@@ -361,13 +367,13 @@ function vouch(facts: Facts, givesNothingAway: boolean): [Decision["voucher"], b
   if (facts.clusterAuthority) {
     return ["cluster", facts.named || !givesNothingAway];
   }
-  // The system's authorities vouch for names, and anybody may have one: the user has to have named this one.
+  // The system's CAs sign for any owner of a name, so the user must have set this server.
   return ["system", facts.named];
 }
 
 /**
- * The Lease by which a replica leads. A replica of an older version announces none: it is the one that it holds, and else the
- * default one.
+ * Returns the leader-election Lease of a replica. Replicas of older versions do not announce it: it is the Lease that the
+ * replica holds, or else the default one.
  */
 function leadsBy({ metadata, spec }: Lease, main: string, holder: string): string {
   const [lease, identity] = (metadata?.annotations?.[LEASE] ?? "").split(" ");
@@ -378,7 +384,7 @@ function leadsBy({ metadata, spec }: Lease, main: string, holder: string): strin
   return spec?.holderIdentity === holder ? main : `${DEFAULT_LEASE.namespace}/${DEFAULT_LEASE.name}`;
 }
 
-/** Decides whom to call of the replicas that lead by the Lease `main`. */
+/** Returns the replicas to call, among those with the leader-election Lease `main`. */
 export function choose(leases: Lease[], main: string, holder: string, now: number): Replicas {
   const alive: Replica[] = [];
   const silent: { since: number; replica: Replica }[] = [];
@@ -386,18 +392,18 @@ export function choose(leases: Lease[], main: string, holder: string, now: numbe
   for (const lease of leases) {
     const { metadata, spec } = lease;
     const identity = spec?.holderIdentity ?? "";
-    // A Lease without a holder was given up: its replica has ended.
+    // A Lease without a holder was released: its replica has stopped.
     if (identity === "") {
       continue;
     }
     const other = leadsBy(lease, main, holder);
     if (other !== main) {
-      passedOver.push(`${identity} leads by another Lease, ${other}`);
+      passedOver.push(`${identity} uses another leader-election Lease, ${other}`);
       continue;
     }
     const address = metadata?.annotations?.[ADDRESS] ?? "";
     if (address === "") {
-      passedOver.push(`${identity} serves no admin API`);
+      passedOver.push(`${identity} does not serve the admin API`);
       continue;
     }
     const authority = metadata?.annotations?.[AUTHORITY] ?? "";
@@ -410,8 +416,8 @@ export function choose(leases: Lease[], main: string, holder: string, now: numbe
     }
     silent.push({ since, replica });
     const never = since === Infinity;
-    const seconds = `has given no sign of life for ${Math.trunc(since / 1000)}s`;
-    passedOver.push(`${identity} ${never ? "has never given a sign of life" : seconds}`);
+    const seconds = `has not renewed its Lease for ${Math.trunc(since / 1000)}s`;
+    passedOver.push(`${identity} ${never ? "has never renewed its Lease" : seconds}`);
   }
   alive.sort((a, b) => Number(b.leads) - Number(a.leads) || compare(a.identity, b.identity));
   silent.sort((a, b) => compare(a.since, b.since) || compare(a.replica.identity, b.replica.identity));
@@ -427,6 +433,6 @@ function checkAddress(address: string): void {
   const [, host = "", port = ""] = /^(.*):([0-9]{1,5})$/.exec(address) ?? [];
   const isHost = host.startsWith("[") ? host.endsWith("]") && isIPv6(host.slice(1, -1)) : HOST.test(host);
   if (!isHost || Number(port) < 1 || Number(port) > 65535) {
-    throw new Error(`${JSON.stringify(address)} is no address of a replica: HOST:PORT is allowed`);
+    throw new Error(`replica address ${JSON.stringify(address)}: expected HOST:PORT`);
   }
 }

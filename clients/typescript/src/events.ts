@@ -1,4 +1,4 @@
-/** How far a stream of events has been shown, so that another stream goes on from there. */
+/** Tracks the position in a stream of events, so that another stream can resume from it. */
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampMs } from "@bufbuild/protobuf/wkt";
@@ -10,25 +10,25 @@ import { EventType, Severity, type StreamEventsRequestSchema, type StreamEventsR
  * clock of the API server.
  */
 const CLOCK_OFFSET_MS = 60_000;
-/** Bounds how many logs of former leaders a position remembers. */
+/** Maximum number of logs of former leaders in a position. */
 const MAX_FORMER_LOGS = 16;
 
-/** What is asked of StreamEvents. */
+/** Request of StreamEvents. */
 export type EventsRequest = MessageInitShape<typeof StreamEventsRequestSchema>;
 
-/** A position in the log of a replica, and in time for the log of another one. */
+/** A position in the log of a replica, and in time for the log of another replica. */
 export class Position {
   readonly #request: EventsRequest;
-  /** Log and number of the last event; undefined before the first. */
+  /** Log and sequence number of the last event; undefined before the first event. */
   #last: { logId: string; sequence: bigint } | undefined;
   #logId = "";
-  /** How far the logs of former leaders were followed, the oldest first, and how far this one was followed then. */
+  /** Positions in the logs of former leaders, oldest first, and the last sequence number that was shown of this log. */
   readonly #former = new Map<string, bigint>();
   #shown = 0n;
-  /** The time of the event that was shown last, and the time before which events are hidden while catching up. */
+  /** Time of the last shown event, and the time before which events are hidden while catching up. */
   #latest: number;
   #oldest: number;
-  /** Whether the past is being sent, and whether it is that of another replica. */
+  /** Whether past events are being sent, and whether they are those of another replica. */
   #replaying = false;
   #catchingUp = false;
 
@@ -42,14 +42,13 @@ export class Position {
     return this.#request.replayOnly ?? false;
   }
 
-  /** Whether the next stream begins where the caller's request does, in the caller's log if it names one. */
+  /** True if the next stream starts at the position of the caller's request. */
   get isCallers(): boolean {
     return this.#last === undefined;
   }
 
   /**
-   * Whether the stream goes on without LeadershipChanged events: these are about no controller and no object, and of severity
-   * INFO.
+   * True if the filter excludes LeadershipChanged events, which have no controller, no object and severity INFO.
    */
   get leavesLeadershipOut(): boolean {
     const { controllers = [], namespaces = [], objects = [], types = [], minSeverity = 0 } = this.#request.filter ?? {};
@@ -58,7 +57,7 @@ export class Position {
     return leavesOut && !this.replayOnly;
   }
 
-  /** The request of the stream that goes on from here. */
+  /** Returns the request that resumes the stream from this position. */
   request(): EventsRequest {
     this.#replaying = true;
     if (this.#last === undefined) {
@@ -68,12 +67,12 @@ export class Position {
     return { ...this.#request, logId, start: { case: "sinceSequence", value: sequence } };
   }
 
-  /** The request for what the replica's log has from here on, without waiting for more. */
+  /** Returns the request for the remaining events in the replica's log, without new events. */
   rest(): EventsRequest {
     return { ...this.request(), replayOnly: true };
   }
 
-  /** Has the next stream begin with all that the log of another replica has. */
+  /** Makes the next stream start with all events in the log of another replica. */
   forgetLog(): void {
     if (this.#last !== undefined) {
       this.#former.delete(this.#last.logId);
@@ -89,7 +88,7 @@ export class Position {
     this.#catchingUp = true;
   }
 
-  /** Takes note of an answer. Returns whether it is to be shown. */
+  /** Updates the position by a response. Returns true if the response is to be shown. */
   take({ item }: StreamEventsResponse): boolean {
     switch (item.case) {
       case "started":
@@ -120,7 +119,7 @@ export class Position {
     return true;
   }
 
-  /** Whether an answer of the present tells that the replica no longer leads. */
+  /** Returns true if a new event shows that the replica no longer leads. */
   hasMoved(answer: StreamEventsResponse): boolean {
     return !this.#replaying && isDeposed(answer);
   }
@@ -131,12 +130,12 @@ export class Position {
   }
 }
 
-/** The request for new LeadershipChanged events alone. */
+/** Returns the request for new LeadershipChanged events only. */
 export function leadership(): EventsRequest {
   return { filter: { types: [EventType.LEADERSHIP_CHANGED] } };
 }
 
-/** Whether an answer shows that its replica does not lead. */
+/** Returns true if a response shows that its replica does not lead. */
 export function isDeposed({ item }: StreamEventsResponse): boolean {
   const details = item.case === "event" ? item.value.details : undefined;
   return details?.case === "leadershipChanged" && !details.value.leading;

@@ -1,4 +1,4 @@
-/** Sends calls to the replica that leads, whichever that is by then. */
+/** Sends calls to the current leader. */
 
 import { setTimeout } from "node:timers/promises";
 
@@ -15,51 +15,51 @@ import { describe, type Finder, named, type Replica, type Replicas } from "./dis
 const DOMAIN = "admin.coxswain.dev";
 const NOT_LEADER = "NOT_LEADER";
 const EVENT_LOG_CHANGED = "EVENT_LOG_CHANGED";
-/** A stream that ends so has ended with its replica or its connection. */
+/** Codes of a stream whose replica stopped or whose connection was lost. */
 const LOST = new Set([Code.Unavailable, Code.Unknown, Code.Internal, Code.Canceled, Code.Aborted]);
 const DEPOSED = "the replica no longer leads";
-const ENDED = "the replica has ended the stream";
-/** A replica that is there says sooner who leads. */
+const ENDED = "the replica closed the stream";
+/** A live replica responds sooner. */
 const PROBE_MS = 5_000;
-/** An election takes seconds: the first pause is short, and each is twice as long as the one before. */
+/** An election takes seconds. Each pause is twice as long as the previous one. */
 const FIRST_PAUSE_MS = 250;
 const LONGEST_PAUSE_MS = 4_000;
-/** What Connect makes of a connection that there is not, or that is lost. */
+/** Codes that Connect returns for a missing or lost connection. */
 const AWAY = new Set([Code.Unavailable, Code.DeadlineExceeded, Code.Aborted, Code.Internal]);
 
-/** How a follower follows. */
+/** Settings of a `Follower`. */
 export interface FollowerOptions {
-  /** How often a call is sent at most; ten times if not given. */
+  /** Maximum number of attempts of a call [default: 10]. */
   attempts?: number;
-  /** Waits so many milliseconds; a test does not. */
+  /** Waits for a number of milliseconds. Tests replace it. */
   pause?: (milliseconds: number, signal?: AbortSignal) => Promise<void>;
 }
 
-/** Nobody could be found who leads. The cause is what was said last. */
+/** No leader was found. The cause is the last error. */
 export class NoLeaderError extends Error {
   override readonly name = "NoLeaderError";
 }
 
-/** No replica answers. Nothing was sent, so it may be tried again. */
+/** No replica responds. The call can be repeated, because nothing was sent. */
 class UnreachableError extends Error {}
 
-/** A client, and how many calls are on it: it is closed with the last of them once it is retired. */
+/** A client with the number of its calls. A retired session is closed after its last call. */
 interface Session {
   readonly client: AdminClient;
   calls: number;
   retired: boolean;
 }
 
-/** How a search ended, for those who waited for it. */
+/** The result of a search, for waiting calls. */
 interface Search {
   error?: UnreachableError;
 }
 
-/** Ends a stream of events when its replica no longer leads, whatever the filter of the stream leaves out. */
+/** Ends a stream of events when its replica no longer leads, regardless of the stream's filter. */
 class Guard {
-  /** Ends the stream, and the guard's own. */
+  /** Ends the stream and the guard's stream. */
   readonly signal: AbortSignal;
-  /** Whether the replica no longer leads, and what the guard has ended the stream for. */
+  /** Whether the replica no longer leads, and the error for which the guard ended the stream. */
   isDeposed = false;
   error: unknown;
   readonly #over = new AbortController();
@@ -89,13 +89,13 @@ class Guard {
   }
 }
 
-/** Follows the leader. It looks for nothing before the first call. */
+/** Sends calls to the current leader. The first call searches for the leader. */
 export class Follower {
   readonly #finder: Finder;
   readonly #attempts: number;
   readonly #pause: (milliseconds: number, signal?: AbortSignal) => Promise<void>;
   #current: Session | undefined;
-  /** The search that is under way: whether others may have its error. */
+  /** The search in progress. */
   #search: Promise<Search> | undefined;
   #closed = false;
 
@@ -106,13 +106,14 @@ export class Follower {
   }
 
   /**
-   * Runs `call` with a client of the leader, and options that hold what is left of `timeoutMs` (30 seconds if not given).
+   * Runs `call` with a client of the leader, and with options that contain the remaining time of `timeoutMs` [default: 30
+   * seconds].
    *
-   * If the error is that the replica does not lead (NOT_LEADER), the leader is found anew and `call` runs again:
-   * NOT_LEADER says that nothing was done. Any other error is thrown as it is, for what was done is not known then; if
-   * the connection was lost, the next call finds the leader anew. `call` makes one request, for it runs again from its
-   * beginning. `NoLeaderError` is thrown when the attempts or the time are used up. Reading the Leases has a limit of its
-   * own beside `timeoutMs`: that of an `ApiServer` is ten seconds for each request.
+   * If the replica does not lead (NOT_LEADER), the follower searches for the leader and runs `call` again: after
+   * NOT_LEADER, nothing was changed. It throws any other error unchanged, because the request may have been applied. After
+   * a lost connection, the next call searches for the leader. `call` must make exactly one request, because it can run
+   * several times. Throws `NoLeaderError` after the last attempt or at the timeout. Reading the Leases has a separate
+   * timeout: an `ApiServer` has 10 seconds for each request.
    */
   async call<R>(
     call: (leader: AdminClient, options: CallOptions) => Promise<R>,
@@ -133,7 +134,7 @@ export class Follower {
           throw error;
         }
         next = address ?? "";
-        // Who is named for the first time is asked at once; else it is not settled yet who leads.
+        // A new address is called at once; otherwise the election is still in progress.
         const pause = next !== "" && !asked.has(next) ? 0 : longer;
         if (attempt >= this.#attempts || performance.now() + pause >= end) {
           throw new NoLeaderError(`no leader in ${attempt} attempts: ${(error as Error).message}`, { cause: error });
@@ -148,9 +149,9 @@ export class Follower {
   }
 
   /**
-   * Makes the replica that leads give up leadership: the one that is found first, and no other. The request is sent once. If
-   * another replica leads by then, the error of the replica is thrown (LEADER_CHANGED), and no leader steps down.
-   * `NoLeaderError` is thrown when nobody leads.
+   * Makes the current leader step down. The follower sends the request once. If another replica has become the leader in the
+   * meantime, it throws the replica's error (LEADER_CHANGED), and no leader steps down. Throws `NoLeaderError` if no replica
+   * leads.
    */
   async stepDown(
     request: MessageInitShape<typeof StepDownRequestSchema> = {},
@@ -164,7 +165,7 @@ export class Follower {
       const ask = (client: AdminClient, call: CallOptions) => client.leader.getLeader({}, call);
       const { leader } = await this.call(ask, { timeoutMs, ...(signal && { signal }) });
       if (leader === undefined || leader.holderIdentity === "") {
-        throw new NoLeaderError("nobody holds the Lease");
+        throw new NoLeaderError("the Lease has no holder");
       }
       expectedLeaderIdentity = leader.holderIdentity;
       if (!leader.leading) {
@@ -184,20 +185,20 @@ export class Follower {
   }
 
   /**
-   * Yields the answers of StreamEvents of the leader, for as long as they are read.
+   * Streams events of the leader and yields each response.
    *
-   * When the stream ends with its replica, its connection or its age, or when a LeadershipChanged event shows that the replica no
-   * longer leads, the stream resumes at the leader: in the same log after the last event, and in the log of another replica with
-   * the events there that are newer than the last one. The clocks of two replicas may differ, so events of another replica are
-   * yielded that are up to 60 seconds older than the last one. Each stream begins with a `started` answer, and `dropped` answers
-   * tell of gaps.
+   * The follower resumes the stream at the leader when the replica stops, the connection is lost, the stream reaches its
+   * maximum age, or a LeadershipChanged event shows that the replica no longer leads. In the same log, the stream resumes
+   * after the last event. In the log of another replica, it resumes with the newer events. Because the clocks of two
+   * replicas may differ, these include events that are up to 60 seconds older than the last one. Each stream starts with a
+   * `started` response, and `dropped` responses report gaps.
    *
-   * If the filter leaves LeadershipChanged out, a second stream reads these events, and they are not yielded.
+   * If the filter excludes LeadershipChanged events, a second stream reads them, and they are not yielded.
    *
-   * Other errors are thrown as they are, EVENT_LOG_CHANGED among them: it means that the request has the `logId` of a log that the
-   * leader does not have. The events since then are in no log of the leader: call `followEvents` again without `logId`, with
-   * `sinceSequence` 0 for all that the leader has. `NoLeaderError` is thrown when no replica resumes the stream. `timeoutMs` bounds
-   * each search for the leader. With `replayOnly` it ends after the past.
+   * The follower throws other errors unchanged, including EVENT_LOG_CHANGED: the leader does not have the log of the
+   * request's `logId`, so the events since then are lost. In this case, call `followEvents` again without `logId`, and with
+   * `sinceSequence` 0 for all events in the leader's log. Throws `NoLeaderError` if no replica resumes the stream.
+   * `timeoutMs` limits each search for the leader. With `replayOnly`, it ends after the past events.
    */
   async *followEvents(
     request: EventsRequest = {},
@@ -241,7 +242,7 @@ export class Follower {
     }
   }
 
-  /** One stream. A session on which it is lost is used no longer. */
+  /** Yields the responses of one stream. If the stream is lost, its session is retired. */
   async *#events(position: Position, timeoutMs: number, signal: AbortSignal | undefined): AsyncGenerator<StreamEventsResponse> {
     const end = performance.now() + timeoutMs;
     const options = (): CallOptions => ({ timeoutMs: Math.max(Math.ceil(end - performance.now()), 1), ...(signal && { signal }) });
@@ -256,7 +257,7 @@ export class Follower {
           throw error;
         }
         if (guard.isDeposed) {
-          // The guard may be ahead of the stream. Whatever ends the rest early, the next leader is due.
+          // The guard may be ahead of the stream, so the rest of the log is read. Errors are ignored there.
           try {
             yield* session.client.events.streamEvents(position.rest(), signal && { signal });
           } catch {
@@ -278,7 +279,7 @@ export class Follower {
     }
   }
 
-  /** Ends the connection, once the calls on it have ended. No call can be made afterwards. */
+  /** Closes the connection after the last call on it. Later calls fail. */
   close(): void {
     this.#closed = true;
     this.#retire(this.#current);
@@ -301,7 +302,7 @@ export class Follower {
     if (this.#closed) {
       throw new Error("the follower is closed");
     }
-    // However many calls find that the leader is gone, one of them looks for the next one.
+    // Without a session, only one of the concurrent calls searches for the leader.
     while (this.#current === undefined && this.#search !== undefined) {
       const { error } = await within(this.#search, options);
       if (error !== undefined) {
@@ -325,7 +326,7 @@ export class Follower {
       }
       return found;
     } catch (error) {
-      // An error that comes of the time or the signal of this call is its own.
+      // An error caused by this call's timeout or signal does not concern the other calls.
       if (error instanceof UnreachableError && (options().timeoutMs ?? 0) > 1) {
         search.error = error;
       }
@@ -358,7 +359,7 @@ export class Follower {
     }
   }
 
-  /** Connects to who leads: `next` if that is known, else who the Leases say, else who a replica says. */
+  /** Connects to the leader: `next` if it is set, else by the Leases, else by a replica's response. */
   async #find(next: string, options: () => CallOptions): Promise<AdminClient> {
     const replicas = await this.#finder.replicas(options().signal);
     const others = replicas.candidates.filter(({ address }) => address !== next);
@@ -367,13 +368,13 @@ export class Follower {
     const refusals: unknown[] = [];
     for (const candidate of candidates) {
       let replica = candidate;
-      // The replica itself, then the one that it names.
+      // The replica itself, then the leader that it returns.
       for (let hop = 0; hop < 2; hop++) {
         let client: AdminClient;
         try {
           client = this.#finder.connect(replica);
         } catch (error) {
-          // What one Lease says must not keep anybody from the other replicas.
+          // An invalid Lease must not prevent calls to the other replicas.
           refusals.push(error);
           tried.push(`${describe(replica)}: ${(error as Error).message}`);
           break;
@@ -398,14 +399,14 @@ export class Follower {
       }
     }
     if (refusals.length > 0 && refusals.length === tried.length) {
-      // It would be the same the next time.
+      // Another attempt would fail in the same way.
       throw refusals[0];
     }
     tried.push(...replicas.passedOver);
     throw new UnreachableError(
       tried.length === 0
-        ? "no replica that serves the admin API has announced itself"
-        : `no replica can be called: ${tried.join("; ")}`,
+        ? "no Lease announces a replica that serves the admin API"
+        : `no replica could be reached: ${tried.join("; ")}`,
     );
   }
 }
@@ -414,13 +415,13 @@ async function wait(milliseconds: number, signal?: AbortSignal): Promise<void> {
   await setTimeout(milliseconds, undefined, signal && { signal });
 }
 
-/** Waits for the search of another call, for as long as this one may last. */
+/** Waits for the search of another call, at most until this call's timeout. */
 async function within(search: Promise<Search>, options: () => CallOptions): Promise<Search> {
   const { timeoutMs, signal } = options();
   const over = new AbortController();
   const late = async (): Promise<Search> => {
     await setTimeout(timeoutMs, undefined, { signal: signal ? AbortSignal.any([signal, over.signal]) : over.signal });
-    return { error: new UnreachableError("the time is over, and another call still looks for the leader") };
+    return { error: new UnreachableError("timed out while another call was searching for the leader") };
   };
   try {
     return await Promise.race([search, late()]);
@@ -429,19 +430,19 @@ async function within(search: Promise<Search>, options: () => CallOptions): Prom
   }
 }
 
-/** The replica at an address that another one has named. */
+/** Returns the replica at an address that another replica returned. */
 function at({ candidates }: Replicas, address: string): Replica {
   return candidates.find((replica) => replica.address === address) ?? named(address);
 }
 
-/** Asks who leads: a question that may be asked twice, so that no call is sent to who does not answer. */
+/** Reads the leader with a call that can be repeated, so that calls are not sent to an unreachable replica. */
 async function probe(client: AdminClient, options: CallOptions): Promise<{ leading: boolean; adminAddress: string }> {
   const nobody = { leading: false, adminAddress: "" };
   try {
     const timeoutMs = Math.min(options.timeoutMs ?? PROBE_MS, PROBE_MS);
     return (await client.leader.getLeader({}, { ...options, timeoutMs })).leader ?? nobody;
   } catch (error) {
-    // Who may not ask that goes on all the same: the call itself will tell.
+    // A caller without this permission continues, because the call itself shows the leader.
     if (error instanceof ConnectError && error.code === Code.PermissionDenied) {
       return nobody;
     }
@@ -449,7 +450,7 @@ async function probe(client: AdminClient, options: CallOptions): Promise<{ leadi
   }
 }
 
-/** Where the leader is, according to a replica that refuses because it does not lead; empty if it does not know. */
+/** Returns the leader's address from the error of a replica that does not lead; empty if it is unknown. */
 function leaderAddress(error: unknown): string | undefined {
   if (!(error instanceof ConnectError) || error.code !== Code.FailedPrecondition) {
     return undefined;
@@ -458,7 +459,7 @@ function leaderAddress(error: unknown): string | undefined {
   return info?.reason === NOT_LEADER ? (info.metadata.get("leader_address") ?? "") : undefined;
 }
 
-/** The reason of an error of this API. */
+/** Returns the reason of an error of this API. */
 function reason(error: unknown): string | undefined {
   return error instanceof ConnectError ? infoOf(error)?.reason : undefined;
 }
@@ -467,7 +468,7 @@ function isLost(error: unknown): boolean {
   return error instanceof ConnectError && LOST.has(error.code);
 }
 
-/** The ErrorInfo of an error of this API. */
+/** Returns the ErrorInfo of an error of this API. */
 function infoOf({ details }: ConnectError): ReturnType<typeof errorInfo> | undefined {
   for (const detail of details) {
     if ("type" in detail && detail.type === "google.rpc.ErrorInfo") {
@@ -480,7 +481,7 @@ function infoOf({ details }: ConnectError): ReturnType<typeof errorInfo> | undef
   return undefined;
 }
 
-/** Reads a `google.rpc.ErrorInfo`, without a package that has it: a reason (1), a domain (2) and a map (3) of strings. */
+/** Decodes a `google.rpc.ErrorInfo` without a package for it: a reason (1), a domain (2) and a map (3) of strings. */
 function errorInfo(bytes: Uint8Array): { reason: string; domain: string; metadata: Map<string, string> } {
   const metadata = new Map<string, string>();
   const fields = strings(bytes, (entry) => {
@@ -490,7 +491,7 @@ function errorInfo(bytes: Uint8Array): { reason: string; domain: string; metadat
   return { reason: fields[1] ?? "", domain: fields[2] ?? "", metadata };
 }
 
-/** The strings of a message by their numbers; `inner` gets what is in its field 3. */
+/** Returns the strings of a message by their field numbers; `inner` gets the content of field 3. */
 function strings(bytes: Uint8Array, inner?: (bytes: Uint8Array) => void): Record<number, string> {
   const reader = new BinaryReader(bytes);
   const found: Record<number, string> = {};

@@ -1,9 +1,8 @@
 /**
  * Connects to the admin API of Coxswain, a Kubernetes controller manager.
  *
- * The messages and services are generated and exported from here as well; what is written by hand is the small part
- * around them: `connect` makes a client of one replica, a `Finder` finds the replicas by their Leases, and a `Follower`
- * sends calls to the one that leads.
+ * The package exports the generated messages and services, and adds connections: `connect` creates a client of one
+ * replica, a `Finder` finds the replicas by their Leases, and a `Follower` sends calls to the leader.
  */
 
 export { type AdminClient, connect, type Options } from "./connect.js";

@@ -41,13 +41,13 @@ test("tokens are sent", async () => {
 test("what does not hold is an error", async () => {
   await assert.rejects(holder({ caFile }), { code: Code.Unauthenticated });
   await assert.rejects(holder({ token: "secret" }), (error) => ConnectError.from(error).message.includes("certificate"));
-  await assert.rejects(holder({ caFile, tokenFile: write("empty", "") }), /empty: there is no token in it/);
+  await assert.rejects(holder({ caFile, tokenFile: write("empty", "") }), /empty: the file contains no token/);
 });
 
 test("options that cannot be", () => {
-  assert.throws(() => connect("localhost:1", { token: "a", tokenFile: "b" }), /one is allowed/);
-  assert.throws(() => connect("localhost:1", { certFile: "a" }), /both or neither are allowed/);
-  assert.throws(() => connect("localhost:1", { ca: "a", caFile: "b" }), /one is allowed/);
+  assert.throws(() => connect("localhost:1", { token: "a", tokenFile: "b" }), /set only one/);
+  assert.throws(() => connect("localhost:1", { certFile: "a" }), /set both or neither/);
+  assert.throws(() => connect("localhost:1", { ca: "a", caFile: "b" }), /set only one/);
   assert.throws(() => connect("localhost:1", { ca: "a" }), /no certificate/);
   assert.throws(() => connect("localhost:1", { caFile: "/nonexistent" }), /nonexistent/);
 });

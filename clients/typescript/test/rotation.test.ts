@@ -61,5 +61,5 @@ test("what was read last holds until the files fit", async () => {
   write("ca.pem", "");
   warned = once(process, "warning");
   assert.equal(await who(), "joan");
-  assert.match((await warned)[0].message, /ca\.pem: there is no certificate/);
+  assert.match((await warned)[0].message, /ca\.pem: contains no certificate/);
 });

@@ -41,7 +41,7 @@ impl LogEvent {
                 text
             }
             Body::ReconcileStarted(attempt) if attempt.number > 1 => {
-                format!("started, try {}", attempt.number)
+                format!("started, attempt {}", attempt.number)
             }
             Body::ReconcileStarted(_) => "started".to_owned(),
             Body::ReconcileFinished { duration, actions, .. } => match actions.len() {
@@ -51,9 +51,11 @@ impl LogEvent {
             },
             Body::ReconcileFailed { error, .. } => format!("failed: {error}"),
             Body::ReconcileRequeued { cause, delay, .. } => match cause {
-                Requeue::Failure => format!("again after a failure in {delay:.1?}"),
-                Requeue::Planned => format!("again, as planned, in {delay:.1?}"),
-                Requeue::StaleCache => "again when the cache has seen the last writes".to_owned(),
+                Requeue::Failure => format!("retry after a failure in {delay:.1?}"),
+                Requeue::Planned => format!("planned requeue in {delay:.1?}"),
+                Requeue::StaleCache => {
+                    "retry once the cache contains the controller's last writes".to_owned()
+                }
             },
             Body::ApiWrite(write) => match write.code {
                 0 => format!("{}: no answer", write.action.summary),
@@ -62,11 +64,11 @@ impl LogEvent {
             },
             Body::LeadershipChanged { lease, holder, leading, .. } => {
                 if *leading {
-                    format!("this replica leads by {lease}")
+                    format!("this replica acquired {lease}")
                 } else if holder.is_empty() {
-                    format!("nobody leads by {lease}")
+                    format!("{lease} has no holder")
                 } else {
-                    format!("{holder} leads by {lease}")
+                    format!("{holder} holds {lease}")
                 }
             }
             Body::OverrideChanged { change, entry, user, problem } => {
@@ -86,8 +88,8 @@ fn override_words(change: OverrideChange, entry: Option<&Entry>, user: &str, pro
             format!("{order}{by}{until}{why}")
         }
         (OverrideChange::Set, None) => format!("override set{by}"),
-        (OverrideChange::Cleared, _) => format!("override ended{by}"),
-        (OverrideChange::Expired, _) => "override ended: its time is over".to_owned(),
+        (OverrideChange::Cleared, _) => format!("override removed{by}"),
+        (OverrideChange::Expired, _) => "override expired".to_owned(),
         (OverrideChange::Invalid, _) => format!("override has no effect: {problem}"),
     }
 }

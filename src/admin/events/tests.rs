@@ -388,13 +388,13 @@ fn what_is_sent_is_what_a_client_reads() {
     assert_eq!(
         messages,
         [
-            "started, try 3",
+            "started, attempt 3",
             "120 steps (1.5ms)",
             "failed: quota",
-            "again after a failure in 1.0s",
+            "retry after a failure in 1.0s",
             "create pods shop/web-1: 409 Conflict",
             "STARTING → FAILED: no client",
-            "b leads by kube-system/kube-controller-manager",
+            "b holds kube-system/kube-controller-manager",
             "disabled by jane: a storm",
         ]
     );

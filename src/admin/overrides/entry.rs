@@ -47,13 +47,13 @@ pub struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EntryError {
     /// It is longer than any override.
-    #[error("{0} bytes, at most {MAX_ENTRY_BYTES}")]
+    #[error("{0} bytes; the maximum is {MAX_ENTRY_BYTES}")]
     TooLong(usize),
     /// It is not JSON of the form expected.
-    #[error("not an override: {0}")]
+    #[error("parse the override: {0}")]
     Form(String),
     /// A time in it is not one.
-    #[error("{field} {value:?} is not an RFC 3339 time")]
+    #[error("{field} {value:?}: expected an RFC 3339 time")]
     Time {
         /// The field.
         field: &'static str,
@@ -61,7 +61,7 @@ pub enum EntryError {
         value: String,
     },
     /// A field is longer than it may be.
-    #[error("{field} has {bytes} bytes, at most {most}")]
+    #[error("{field}: {bytes} bytes; the maximum is {most}")]
     FieldTooLong {
         /// The field.
         field: &'static str,

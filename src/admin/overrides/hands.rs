@@ -31,19 +31,16 @@ pub fn by_hand(before: &OverrideSet, after: &OverrideSet, now: Timestamp) -> Vec
             continue;
         }
         let order = match entry.order {
-            Order::Enabled => "enables it",
-            Order::Disabled => "disables it",
-            Order::Default => "leaves it to the flags",
+            Order::Enabled => "enabled",
+            Order::Disabled => "disabled",
+            Order::Default => "set to the flags' default",
         };
         let user = &entry.user;
-        add(
-            name,
-            format!("{name} has an override that no replica wrote: it {order}, in the name of {user:?}"),
-        );
+        add(name, format!("the override of {name} was edited outside the admin API: {order}, user {user:?}"));
     }
     for (name, entry) in before.entries() {
         if after.entry(name).is_none() && entry.is_in_force(now) {
-            add(name, format!("{name} had an override, which was removed by hand"));
+            add(name, format!("the override of {name} was removed outside the admin API"));
         }
     }
     for problem in after.problems().iter().filter(|problem| !before.problems().contains(problem)) {

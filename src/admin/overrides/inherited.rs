@@ -23,7 +23,7 @@ pub fn inherited(
     (!lines.is_empty()).then(|| {
         let overrides = lines.join(", ");
         format!(
-            "overrides older than each running replica are in force: {overrides}; coxswain reset ends them"
+            "overrides from before the start of all running replicas are active: {overrides}; use coxswain reset to remove them"
         )
     })
 }

@@ -88,7 +88,7 @@ impl OverrideSet {
                 set.unknown.insert(name.to_owned(), entry);
                 continue;
             } else {
-                let message = format!("there is no controller {name:?} (aliases don't count here)");
+                let message = format!("controller {name:?} does not exist; aliases are not allowed here");
                 OverrideProblem { key: key.to_owned(), controller: String::new(), message }
             };
             set.problems.push(problem);
@@ -212,10 +212,10 @@ fn ineffective(entry: &Entry, flags: FlagSelection) -> Option<&'static str> {
     match entry.order {
         Order::Enabled if flags.enabled => None,
         Order::Enabled if flags.fixed => {
-            Some("--controllers does not select the controller, and --admin-overrides=disable-only")
+            Some("--controllers does not select the controller, and --admin-overrides is disable-only")
         }
         Order::Enabled if !entry.outranks_flags() => {
-            Some("--controllers does not select the controller, and the order was given without force")
+            Some("--controllers does not select the controller, and the override was set without force")
         }
         Order::Enabled | Order::Disabled | Order::Default => None,
     }

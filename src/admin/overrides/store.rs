@@ -34,7 +34,7 @@ pub struct HeldOverrides {
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
     /// Somebody else wrote in between: read again.
-    #[error("the overrides have changed meanwhile")]
+    #[error("the overrides changed concurrently")]
     Conflict,
     /// The API server refused, or can't be reached. Nothing has changed.
     #[error("{0}")]
@@ -43,7 +43,7 @@ pub enum StoreError {
     #[error("{0}")]
     Unreadable(String),
     /// No answer came: the write may have been carried out.
-    #[error("no answer, the overrides may have been written: {0}")]
+    #[error("write the overrides: no response, so they may have been written: {0}")]
     Unknown(String),
 }
 
@@ -97,7 +97,7 @@ impl OverrideStore {
         changes: &[(String, Entry)],
     ) -> Result<HeldOverrides, StoreError> {
         let unfit = |error: &dyn std::fmt::Display| {
-            StoreError::Unavailable(format!("the Lease can't be edited: {error}"))
+            StoreError::Unavailable(format!("edit the overrides' Lease: {error}"))
         };
         let edits = edits(changes).map_err(|error| unfit(&error))?;
         let written = if held.raw.is_empty() {
@@ -123,10 +123,10 @@ impl OverrideStore {
     /// Sets an annotation of another Lease, all else in it untouched.
     pub async fn annotate(&self, lease: &Key, name: &str, value: &str) -> Result<(), StoreError> {
         let unfit = |error: &dyn std::fmt::Display| {
-            StoreError::Unavailable(format!("the Lease {lease} can't be edited: {error}"))
+            StoreError::Unavailable(format!("edit the Lease {lease}: {error}"))
         };
         let object = self.client.get(&LEASES, lease).await.map_err(|error| refused(&error))?;
-        let found: Arc<Lease> = downcast(object).ok_or_else(|| unfit(&"the answer is no Lease"))?;
+        let found: Arc<Lease> = downcast(object).ok_or_else(|| unfit(&"the response is not a Lease"))?;
         let edits = [Edit::MapSet(ANNOTATIONS, name.to_owned(), value.to_owned())];
         let object = edit(&found.raw(), &edits).map_err(|error| unfit(&error))?;
         let updated = self.client.update(&LEASES, lease, None, &object).await;
@@ -134,8 +134,9 @@ impl OverrideStore {
     }
 
     fn decode_object(&self, object: AnyObject) -> Result<HeldOverrides, StoreError> {
-        let lease: Arc<Lease> = downcast(object)
-            .ok_or_else(|| StoreError::Unreadable("the answer to a Lease request is no Lease".to_owned()))?;
+        let lease: Arc<Lease> = downcast(object).ok_or_else(|| {
+            StoreError::Unreadable("read the overrides: the response is not a Lease".to_owned())
+        })?;
         Ok(self.decode(&lease))
     }
 }

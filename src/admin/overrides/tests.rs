@@ -62,16 +62,16 @@ fn what_is_edited_by_hand_needs_little() {
 fn what_can_not_be_read_is_reported_and_has_no_effect() {
     let long = "x".repeat(MAX_REASON_BYTES + 1);
     let cases = [
-        ("", "not an override"),
-        ("disabled", "not an override"),
+        ("", "parse the override"),
+        ("disabled", "parse the override"),
         ("{}", "missing field `desired`"),
         (r#"{"desired":"off","time":"2026-11-21T12:00:00Z"}"#, "unknown variant `off`"),
-        (r#"{"desired":"disabled","time":"yesterday"}"#, r#"time "yesterday" is not an RFC 3339 time"#),
+        (r#"{"desired":"disabled","time":"yesterday"}"#, r#"time "yesterday": expected an RFC 3339 time"#),
         (r#"{"desired":"disabled","time":"2026-11-21T12:00:00Z","until":"soon"}"#, r#"until "soon""#),
-        (r#"{"desired":"disabled","time":"2026-11-21T12:00:00Z","version":-1}"#, "not an override"),
+        (r#"{"desired":"disabled","time":"2026-11-21T12:00:00Z","version":-1}"#, "parse the override"),
         (
             &format!(r#"{{"desired":"disabled","time":"2026-11-21T12:00:00Z","reason":"{long}"}}"#),
-            "reason has 1025",
+            "reason: 1025 bytes",
         ),
         (&" ".repeat(20_000), "20000 bytes"),
     ];
@@ -98,7 +98,11 @@ fn unknown_names_are_reported_and_foreign_annotations_are_not() {
     assert_eq!(set.entries().count(), 0);
     assert_eq!(set.problems().len(), 1);
     assert_eq!(set.problems()[0].key, "overrides.coxswain.dev/deployment");
-    assert!(set.problems()[0].message.contains("no controller \"deployment\""), "{:?}", set.problems());
+    assert!(
+        set.problems()[0].message.contains("controller \"deployment\" does not exist"),
+        "{:?}",
+        set.problems()
+    );
 }
 
 #[test]
@@ -357,15 +361,18 @@ fn what_no_replica_did_is_told_once() {
     let hand = |order| Entry { replica: String::new(), ..entry(order, None, 2) };
     let edited = set_of(&[("a-controller", hand(Order::Enabled)), ("b-controller", hand(Order::Disabled))]);
     let said = [
-        "a-controller has an override that no replica wrote: it enables it, in the name of \"jane\"",
-        "b-controller has an override that no replica wrote: it disables it, in the name of \"jane\"",
+        "the override of a-controller was edited outside the admin API: enabled, user \"jane\"",
+        "the override of b-controller was edited outside the admin API: disabled, user \"jane\"",
     ];
     assert_eq!(told(&ours, &edited), said);
     assert!(told(&edited, &edited).is_empty());
     // Withdrawn by hand, or taken out; what orders nothing, and did not, is nobody's business.
     let withdrawn = set_of(&[("a-controller", hand(Order::Default))]);
-    assert!(told(&edited, &withdrawn)[0].contains("it leaves it to the flags"));
-    assert_eq!(told(&edited, &withdrawn)[1], "b-controller had an override, which was removed by hand");
+    assert!(told(&edited, &withdrawn)[0].contains("set to the flags' default"));
+    assert_eq!(
+        told(&edited, &withdrawn)[1],
+        "the override of b-controller was removed outside the admin API"
+    );
     assert!(told(&nothing, &withdrawn).is_empty());
     let over = set_of(&[("a-controller", Entry { until: Some(at(50)), ..hand(Order::Disabled) })]);
     assert!(told(&nothing, &over).is_empty(), "its time was over before it was seen");

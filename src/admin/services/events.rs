@@ -34,7 +34,7 @@ impl EventService for Service {
 
         let log = &shared.events;
         if !request.log_id.is_empty() && request.log_id != log.id() {
-            let message = "the log asked for is another process': its events are not here";
+            let message = "log_id does not match: this replica restarted or is a different one";
             return Err(ErrorReply::new(Reason::EventLogChanged, message).with("log_id", log.id()).into());
         }
         let start = validate::event_start(request.start.as_ref());

@@ -60,7 +60,7 @@ impl Health for Service {
         let (_, caller, request) = request.into_parts();
         let name = self.0.asked_about(request, &caller)?;
         let status = self.0.status_of(&name).ok_or_else(|| {
-            let message = "there is no such service, nor controller; `leader` is the leadership";
+            let message = "unknown service; expected a gRPC service, a controller name or `leader`";
             Status::from(ErrorReply::new(Reason::ServiceNotFound, message))
         })?;
         Ok(Response::new(HealthCheckResponse { status: status.into() }))

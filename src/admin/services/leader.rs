@@ -118,7 +118,7 @@ impl LeaderService for Service {
             validate::name("expected_leader_identity", expected, &mut violations);
         }
         if request.successor_identity == shared.manager.identity() {
-            violations.add("successor_identity", "is the replica that is to step down");
+            violations.add("successor_identity", "must differ from the replica that steps down");
         }
         violations.check()?;
         shared.may_step_down(&request)?;
@@ -138,7 +138,7 @@ impl LeaderService for Service {
             caller.answer(done);
             let identity = task.manager.identity();
             changed.then(|| Mutation {
-                message: format!("{} made {identity} step down{}", user.name, why(&asked.reason)),
+                message: format!("{} requested step-down of {identity}{}", user.name, why(&asked.reason)),
                 user,
                 action: MutationKind::SteppedDown,
                 target: identity.to_owned(),
@@ -172,7 +172,7 @@ impl Shared {
             StepDownError::NotLeader => {
                 let leases = self.manager.leases();
                 let (holder, _) = leases.first().map(|main| self.leader(main)).unwrap_or_default();
-                let message = "leadership was given up or lost before this request was carried out";
+                let message = "this replica lost leadership before it applied the request";
                 ErrorReply::new(Reason::LeaderChanged, message).with("leader", holder).into()
             }
             StepDownError::Unavailable(_) => {
@@ -186,7 +186,7 @@ impl Shared {
         let identity = self.manager.identity();
         let leases = self.manager.leases();
         let Some(main) = leases.first() else {
-            let message = "leader election is off: there is nothing to give up";
+            let message = "leader election is off, so this replica holds no Lease";
             return Err(ErrorReply::new(Reason::NoLeaderElection, message).into());
         };
         let holder = main.record.as_ref().map(|record| record.holder.to_string()).unwrap_or_default();
@@ -199,7 +199,7 @@ impl Shared {
         if !main.leading && request.expected_leader_identity.is_none() {
             // NOT_LEADER would send the call on, to unseat a leader that the caller did not mean.
             let message = format!(
-                "this replica does not lead, {holder:?} does; set expected_leader_identity to make it step down"
+                "{holder:?} leads, not this replica; set expected_leader_identity to make {holder:?} step down"
             );
             return Err(ErrorReply::new(Reason::LeaderChanged, message).with("leader", holder).into());
         }
@@ -208,8 +208,7 @@ impl Shared {
         let successor = request.successor_identity.as_str();
         if !successor.is_empty() {
             if self.manager.is_coordinated() {
-                let message =
-                    "the API server chooses the leader (CoordinatedLeaderElection): name no successor";
+                let message = "the API server chooses the leader (feature gate CoordinatedLeaderElection); leave successor_identity empty";
                 return Err(ErrorReply::new(Reason::Setting, message).violates(successor, message).into());
             }
             return may_succeed(successor, &replicas);
@@ -219,7 +218,7 @@ impl Shared {
             return Ok(());
         }
         let message = "no other live replica could take over leadership; set force if a kube-controller-manager \
-                       stands by";
+                       is on standby";
         Err(ErrorReply::new(Reason::NoCandidate, message).into())
     }
 
@@ -238,7 +237,7 @@ impl Shared {
                 biased;
                 () = self.shutdown.cancelled() => return Err(shutting_down()),
                 () = sleep_until(until) => {
-                    return Err(timed_out(format!("leadership was given up, and nobody has taken it within {WAIT:?}")));
+                    return Err(timed_out(format!("this replica stepped down, but no replica acquired the Lease within {WAIT:?}")));
                 }
                 woken = changes.changed() => woken.map_err(|_| shutting_down())?,
             }
@@ -255,9 +254,9 @@ fn may_succeed(successor: &str, replicas: &[ReplicaState]) -> Result<(), Status>
     if replica.live {
         return Ok(());
     }
-    let message = format!("{successor} has given no sign of life since {}", replica.renewed);
+    let message = format!("{successor} has not renewed its Lease since {}", replica.renewed);
     Err(ErrorReply::new(Reason::SuccessorNotLive, message)
-        .violates(successor, "gives no sign of life")
+        .violates(successor, "the replica is not live")
         .into())
 }
 

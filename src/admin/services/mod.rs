@@ -182,7 +182,7 @@ impl Shared {
         };
         drop(self.mutations.spawn(task.in_current_span()));
         answered.await.unwrap_or_else(|_| {
-            let message = "the mutation failed before it could answer; it may have been carried out";
+            let message = "the call failed unexpectedly; it may have been applied";
             Err(ErrorReply::new(Reason::OutcomeUnknown, message).into())
         })
     }
@@ -196,9 +196,9 @@ impl Shared {
         }
         let (holder, address) = self.leader(main);
         let message = match (holder.as_str(), address.as_str()) {
-            ("", _) => "nobody leads at present".to_owned(),
+            ("", _) => "no replica leads".to_owned(),
             (holder, "") => format!("{holder} leads, not this replica"),
-            (holder, address) => format!("{holder} leads, not this replica: call it at {address}"),
+            (holder, address) => format!("{holder} leads, not this replica; call {address}"),
         };
         Err(ErrorReply::new(Reason::NotLeader, message)
             .with("leader", holder)
@@ -213,7 +213,7 @@ impl Shared {
         }
         let leases = self.manager.leases();
         let (holder, address) = leases.first().map(|main| self.leader(main)).unwrap_or_default();
-        let message = "this replica no longer leads; the order is in force, and the next leader acts on it";
+        let message = "this replica no longer leads; the override is stored, and the next leader applies it";
         Err(ErrorReply::new(Reason::LeadershipLost, message)
             .with("written", "true")
             .with("leader", holder)
@@ -226,7 +226,7 @@ impl Shared {
         let Some((holder, address)) = self.differing_leader() else { return Ok(()) };
         let at = if address.is_empty() { String::new() } else { format!(" at {address}") };
         let message = format!(
-            "--controllers or --admin-overrides of this replica differs from that of the leader {holder}: call the \
+            "--controllers or --admin-overrides of this replica differs from the leader's ({holder}); call the \
              leader{at}, or set force"
         );
         Err(ErrorReply::new(Reason::FlagsDiffer, message)
@@ -279,7 +279,7 @@ fn shutting_down() -> Status {
 
 /// The services could not be put together: a defect of the build.
 #[derive(Debug, thiserror::Error)]
-#[error("reflection: {0}")]
+#[error("build the reflection service: {0}")]
 pub struct RoutesError(#[from] tonic_reflection::server::Error);
 
 /// All services.
@@ -376,7 +376,7 @@ fn only_http2(inner: PageHandler) -> PageHandler {
         if request.version() == Version::HTTP_2 {
             return inner(request);
         }
-        let refused = text(StatusCode::HTTP_VERSION_NOT_SUPPORTED, "gRPC needs HTTP/2\n");
+        let refused = text(StatusCode::HTTP_VERSION_NOT_SUPPORTED, "gRPC requires HTTP/2\n");
         Box::pin(std::future::ready(refused))
     })
 }

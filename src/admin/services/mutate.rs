@@ -59,7 +59,7 @@ impl Shared {
         validate::reason(&asked.reason, &mut violations);
         let duration = validate::lasting(asked.duration.as_ref(), &mut violations);
         if all && asked.direction == Direction::Enable && asked.duration.is_some() {
-            violations.add("duration", "does not go with *, which ends overrides");
+            violations.add("duration", "must be unset for *, which removes overrides");
         }
         validate::expected_version(&asked.name, asked.expected_version.as_deref(), &mut violations);
         violations.check()?;
@@ -102,7 +102,7 @@ impl Shared {
                 let mutation = match &done {
                     Ok(written) => mutation(&order, &written.changes, ""),
                     Err(failure) => {
-                        mutation(&order, &failure.perhaps, " (no answer: it may not be in force)")
+                        mutation(&order, &failure.perhaps, " (the API server did not confirm the write)")
                     }
                 };
                 let done = done.map_err(|failure| failure.status);
@@ -135,7 +135,8 @@ impl Shared {
             };
             if let Some(name) = overtaken(&perhaps, &held.set) {
                 // Ours was stored, and another order was given on top of it: to write again would undo that one.
-                let message = format!("{name} was ordered otherwise after this order, whose answer was lost");
+                let message =
+                    format!("{name}: another request replaced this override after its response was lost");
                 return Err(Failure { status: ErrorReply::new(Reason::Superseded, message).into(), perhaps });
             }
             let now = self.manager.now();
@@ -180,7 +181,7 @@ impl Shared {
         if !perhaps.is_empty() {
             return Err(unknown(perhaps));
         }
-        let message = format!("the overrides have changed {TRIES} times while this was to be written");
+        let message = format!("write the overrides: {TRIES} concurrent changes");
         Err(Status::from(ErrorReply::new(Reason::Contention, message).retry_after(RETRY)).into())
     }
 
@@ -220,7 +221,7 @@ impl Shared {
                 () = self.shutdown.cancelled() => return Err(shutting_down()),
                 () = sleep_until(until) => {
                     return Err(timed_out(format!(
-                        "not every controller has started or stopped within {WAIT:?}; the order is in force"
+                        "some controllers did not start or stop within {WAIT:?}; the override is active"
                     )));
                 }
                 woken = changes.changed() => woken.map_err(|_| shutting_down())?,
@@ -241,8 +242,7 @@ impl Shared {
                     reached = false;
                     continue;
                 }
-                let message =
-                    format!("{} was ordered otherwise meanwhile, or the order has ended", state.name);
+                let message = format!("{}: the override was replaced or expired while waiting", state.name);
                 return Err(ErrorReply::new(Reason::Superseded, message).into());
             }
             reached &= match &state.phase {
@@ -252,7 +252,7 @@ impl Shared {
                 Phase::NotImplemented => !run || may_be_skipped,
                 Phase::Skipped(_) if !run || may_be_skipped => true,
                 Phase::Failed(why) if run => {
-                    let message = format!("{} failed: {why}; it will be tried again", state.name);
+                    let message = format!("{} failed and will be restarted: {why}", state.name);
                     return Err(ErrorReply::new(Reason::ControllerFailed, message)
                         .violates(state.name, why)
                         .into());
@@ -329,14 +329,14 @@ fn overtaken<'a>(perhaps: &'a [(String, Entry)], held: &OverrideSet) -> Option<&
 }
 
 fn unknown(perhaps: Vec<(String, Entry)>) -> Failure {
-    let error = StoreError::Unknown("the API server does not tell".to_owned());
+    let error = StoreError::Unknown("the API server did not confirm the write".to_owned());
     Failure { status: unavailable(&error), perhaps }
 }
 
 fn unavailable(error: &StoreError) -> Status {
     let (reason, message) = match error {
         StoreError::Unknown(_) => (Reason::OutcomeUnknown, error.to_string()),
-        _ => (Reason::ApiServer, format!("the API server did not take the override: {error}")),
+        _ => (Reason::ApiServer, format!("write the override: {error}")),
     };
     ErrorReply::new(reason, message).retry_after(RETRY).into()
 }

@@ -77,7 +77,7 @@ impl CheckedOrder {
             return Ok(());
         }
         if state.flags.fixed {
-            let why = format!("--controllers does not select {name}, and --admin-overrides=disable-only");
+            let why = format!("--controllers does not select {name}, and --admin-overrides is disable-only");
             let reply = ErrorReply::new(Reason::Setting, why.clone());
             return Err(reply.with("controller", name).violates("--admin-overrides", why).into());
         }
@@ -97,7 +97,7 @@ impl CheckedOrder {
         let critical = candidates.iter().find_map(|state| Some((state.name, state.critical?)));
         let why = match critical {
             _ if self.all => {
-                "disabling all controllers stops the cluster; set force to disable them".to_owned()
+                "disabling all controllers includes critical ones; set force to disable them".to_owned()
             }
             Some((name, effect)) if !is_short => format!(
                 "{name} is critical to the cluster ({effect} without it); set force to disable it, or a duration of \
@@ -183,7 +183,7 @@ impl CheckedOrder {
         let names = names.join(", ");
         let what = match (self.direction, self.all) {
             (Direction::Enable, false) => format!("enabled {names}"),
-            (Direction::Enable, true) => format!("ended the overrides that disable {names}"),
+            (Direction::Enable, true) => format!("removed the overrides that disable {names}"),
             (Direction::Disable, false) => format!("disabled {names}"),
             (Direction::Disable, true) => format!("disabled all controllers: {names}"),
             (Direction::Clear, false) => format!("cleared the override of {names}"),
@@ -203,12 +203,12 @@ fn unobstructed(state: &ControllerState) -> Result<(), Status> {
     let (reason, subject, why) = match &state.obstacle {
         None => return Ok(()),
         Some(Obstacle::Gate(gate)) => {
-            (Reason::FeatureGate, *gate, format!("the feature gate {gate} is off, which {name} needs"))
+            (Reason::FeatureGate, *gate, format!("{name} requires the feature gate {gate}, which is off"))
         }
         Some(Obstacle::CloudProvider(why)) => (Reason::CloudProvider, "--cloud-provider", why.clone()),
         Some(Obstacle::Setting(why)) => (Reason::Setting, name, why.clone()),
         Some(Obstacle::NotImplemented) => {
-            (Reason::NotImplemented, name, format!("this version of Coxswain has no {name} yet"))
+            (Reason::NotImplemented, name, format!("this version of Coxswain does not implement {name}"))
         }
     };
     Err(ErrorReply::new(reason, why.clone()).with("controller", name).violates(subject, why).into())
@@ -219,7 +219,7 @@ pub(super) fn same_version(name: &str, expected: &str, found: &str) -> Result<()
     if expected == found {
         return Ok(());
     }
-    let message = format!("{name} is at version {found}, not {expected}: it has changed meanwhile");
+    let message = format!("{name} changed concurrently: its version is {found}, not {expected}");
     Err(ErrorReply::new(Reason::VersionMismatch, message).with("version", found).into())
 }
 

@@ -116,13 +116,14 @@ impl StreamPlaces {
             Ok(user) => {
                 let (shares, most) = &self.user_streams;
                 let share = shares.take(&user.name, *most).ok_or_else(|| {
-                    refused(&format!("user {:?} has {most} streams open on this replica", user.name))
+                    refused(&format!(
+                        "user {:?} has {most} open streams on this replica, which is the maximum",
+                        user.name
+                    ))
                 })?;
-                (Some(share), &self.known, "too many streams are open on this replica")
+                (Some(share), &self.known, "too many open streams on this replica")
             }
-            Err(_) => {
-                (None, &self.strangers, "too many streams without credentials are open on this replica")
-            }
+            Err(_) => (None, &self.strangers, "too many open unauthenticated streams on this replica"),
         };
         let permit = Arc::clone(pool).try_acquire_owned().map_err(|_| refused(message))?;
         Ok(StreamPlace { _share: share, _permit: permit, _open: self.metrics.stream() })
@@ -134,7 +135,10 @@ impl StreamPlaces {
         let Ok(user) = caller(extensions) else { return Ok(None) };
         let (shares, most) = &self.user_calls;
         shares.take(&user.name, *most).map(Some).ok_or_else(|| {
-            let message = format!("user {:?} has {most} calls under way on this replica", user.name);
+            let message = format!(
+                "user {:?} has {most} calls in progress on this replica, which is the maximum",
+                user.name
+            );
             ErrorReply::new(Reason::TooManyCalls, message).retry_after(RETRY).into()
         })
     }
@@ -190,18 +194,24 @@ impl StreamPlaces {
         };
         let (kind, most) = (pool.kind, pool.most);
         let share = pool.users.take(&user.name, most).ok_or_else(|| {
-            refused(format!("user {:?} has {most} {kind} under way on this replica", user.name))
+            refused(format!(
+                "user {:?} has {most} {kind} in progress on this replica, which is the maximum",
+                user.name
+            ))
         })?;
         let record = (class == MutationClass::Order).then(|| self.record(user, refused)).transpose()?;
         let permit = Arc::clone(&pool.all).try_acquire_owned();
-        let permit = permit.map_err(|_| refused(format!("too many {kind} are under way on this replica")))?;
+        let permit = permit.map_err(|_| refused(format!("too many {kind} in progress on this replica")))?;
         Ok((MutationPlace { _share: share, _permit: permit }, record))
     }
 
     fn record(&self, user: &UserInfo, refused: impl Fn(String) -> Status) -> Result<RecordPlace, Status> {
         let (records, most) = &self.user_records;
         let share = records.take(&user.name, *most).ok_or_else(|| {
-            refused(format!("{most} mutations of user {:?} wait for their Events to be written", user.name))
+            refused(format!(
+                "user {:?} has {most} changes with unwritten Events, which is the maximum",
+                user.name
+            ))
         })?;
         Ok(RecordPlace { _share: share })
     }

@@ -93,7 +93,10 @@ impl QueueService for Service {
             let reconciled = done.is_ok();
             caller.answer(done);
             reconciled.then(|| Mutation {
-                message: format!("{} had {} reconcile {}", user.name, sync.controller, sync.key),
+                message: format!(
+                    "{} requested a reconcile by {} of {}",
+                    user.name, sync.controller, sync.key
+                ),
                 user,
                 action: MutationKind::Synced,
                 target,
@@ -191,7 +194,7 @@ impl Shared {
         let own: Vec<_> = all.into_iter().filter(|queue| queue.controller == controller).collect();
         if own.is_empty() {
             self.must_lead()?;
-            let failure = ErrorReply::new(Reason::NotRunning, format!("{controller} does not run"));
+            let failure = ErrorReply::new(Reason::NotRunning, format!("{controller} is not running"));
             return Err(failure.with("controller", controller).into());
         }
         let queue = match (request.queue.as_str(), own.as_slice()) {

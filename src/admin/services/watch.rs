@@ -135,6 +135,7 @@ pub(super) fn answers<F: Feed>(
 }
 
 fn expired() -> Status {
-    let message = "the stream has been open for about 30 minutes: open it again with present credentials";
+    let message =
+        "the stream reached its maximum age of about 30 minutes; open it again with current credentials";
     ErrorReply::new(Reason::StreamExpired, message).retry_after(REOPEN).into()
 }

@@ -12,10 +12,10 @@ use coxswain_machinery::framework::Descriptor;
 
 pub(super) fn command() -> Command {
     Command::new("check-left")
-        .about("Checks that no kube-controller-manager runs these controllers")
+        .about("Check that no kube-controller-manager runs these controllers")
         .after_help(
             "Reads --controllers of the pods in kube-system with the label component=kube-controller-manager. Run it before\n\
-             Coxswain gets the controllers: on a node that still has the old list, both managers would run them.",
+             you enable the controllers in Coxswain: a kube-controller-manager with the old list would also run them.",
         )
         .arg(
             Arg::new("name")
@@ -40,5 +40,7 @@ pub(super) async fn run(matches: &ArgMatches, context: &Context) -> Result<(), C
 }
 
 fn find(name: &str) -> Result<&'static Descriptor, CliError> {
-    registry::find(name).ok_or_else(|| CliError::Usage(format!("there is no controller {name:?}")))
+    registry::find(name).ok_or_else(|| {
+        CliError::Usage(format!("NAME {name:?}: no such controller; `coxswain controllers` lists them"))
+    })
 }

@@ -10,7 +10,7 @@ use coxswain_controllers::registry::REGISTRY;
 
 pub(super) fn command() -> Command {
     Command::new("completion")
-        .about("Prints a script that teaches a shell these commands")
+        .about("Print a shell completion script")
         .after_help(
             "bash: source <(coxswain completion bash)\nzsh:  coxswain completion zsh > \"${fpath[1]}/_coxswain\"\n\
              fish: coxswain completion fish > ~/.config/fish/completions/coxswain.fish",

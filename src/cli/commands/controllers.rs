@@ -17,35 +17,32 @@ use crate::cli::output::{Format, clean, controllers as show, names, objects};
 
 pub(super) fn list() -> Command {
     Command::new("controllers")
-        .about("Lists or watches controllers")
-        .arg(Arg::new("name").value_name("NAME").num_args(0..).help("Only these, by name or alias"))
-        .arg(many(choice("phase", &names::phases(), "Only those in one of these phases")))
-        .arg(many(choice("health", &names::healths(), "Only those that are so well")))
-        .arg(many(choice(
-            "source",
-            &names::sources(),
-            "Only those of which one of these says whether they are wanted",
-        )))
-        .arg(switch("enabled", "Only those that are wanted").conflicts_with("disabled"))
-        .arg(switch("disabled", "Only those that are not wanted"))
-        .arg(switch("watch", "Go on with each controller that changes").short('w'))
+        .about("List or watch controllers")
         .arg(
-            valued(
-                "every",
-                "DURATION",
-                "When watching, also show those of which only counts change, this often",
-            )
-            .value_parser(parse_duration)
-            .requires("watch"),
+            Arg::new("name")
+                .value_name("NAME")
+                .num_args(0..)
+                .help("Names or aliases of controllers [default: all]"),
         )
-        .arg(common::output("Form of the answer; when watching, json is a line for each message"))
+        .arg(many(choice("phase", &names::phases(), "Filter by phase")))
+        .arg(many(choice("health", &names::healths(), "Filter by health")))
+        .arg(many(choice("source", &names::sources(), "Filter by the source of the desired state")))
+        .arg(switch("enabled", "Only enabled controllers").conflicts_with("disabled"))
+        .arg(switch("disabled", "Only disabled controllers"))
+        .arg(switch("watch", "Keep watching, and print each controller that changes").short('w'))
+        .arg(
+            valued("every", "DURATION", "With --watch, also print changed counters at this interval")
+                .value_parser(parse_duration)
+                .requires("watch"),
+        )
+        .arg(common::output("Output format; with --watch, json prints one line per message"))
 }
 
 pub(super) fn show() -> Command {
     Command::new("controller")
-        .about("Shows everything about a controller")
-        .arg(Arg::new("name").value_name("NAME").required(true).help("Its name or alias"))
-        .arg(common::output("Form of the answer"))
+        .about("Show a controller in detail")
+        .arg(Arg::new("name").value_name("NAME").required(true).help("Name or alias of the controller"))
+        .arg(common::output("Output format"))
 }
 
 pub(super) async fn run_show(matches: &ArgMatches, context: &Context) -> Result<(), CliError> {
@@ -67,7 +64,7 @@ pub(super) async fn run_show(matches: &ArgMatches, context: &Context) -> Result<
     context.screen.print(&text)
 }
 
-const FLAGS_DIFFER: &str = "warning: the flags of the replica that answered differ from the leader's, which decide; use --server to ask the leader";
+const FLAGS_DIFFER: &str = "warning: this replica's flags differ from the leader's, whose flags apply; use --server to call the leader";
 
 fn filter(matches: &ArgMatches) -> ControllerFilter {
     ControllerFilter {
@@ -172,7 +169,7 @@ async fn watch(
                     complain(&invalid.overrides, context);
                     return Ok(());
                 }
-                Some(Update::Unmatched(name)) => format!("{} does not match any more\n", clean(&name)),
+                Some(Update::Unmatched(name)) => format!("{} no longer matches\n", clean(&name)),
                 None => return Ok(()),
             }
         };

@@ -22,32 +22,31 @@ const TAIL: u32 = 10;
 
 pub(super) fn command() -> Command {
     Command::new("events")
-        .about("Shows what a replica has done, and with -f what it does")
+        .about("Show a replica's recent events, or follow them with -f")
         .after_help(
-            "Without --tail and --since: all that the replica still has; with -f, the last 10 and what comes.\n\
-             Each replica has a log of its own, with a bound. The leader is asked, if it is known; when it goes, -f goes on \
-             with the next one.",
+            "Without --tail and --since, the command prints all events in the replica's log; with -f, the last 10 and new events.\n\
+             Each replica keeps its own bounded log. The command calls the leader if there is one. When the leader \
+             stops, -f continues with the next leader.",
         )
-        .arg(switch("follow", "Go on with new events").short('f'))
+        .arg(switch("follow", "Keep printing new events").short('f'))
         .arg(
-            valued("tail", "N", "Begin with the last so many that match")
+            valued("tail", "N", "Start with the last N matching events")
                 .value_parser(clap::value_parser!(u32))
                 .conflicts_with("since"),
         )
         .arg(
-            valued("since", "SEQ", "Begin after the event with this sequence number (see -o wide)")
+            valued("since", "SEQ", "Start after the event with this sequence number (see -o wide)")
                 .value_parser(clap::value_parser!(u64)),
         )
-        .arg(valued("log", "ID", "The log that --since is about; fails if it is another one now").requires("since"))
-        .arg(many(valued("controller", "NAME", "Only about these controllers, by name or alias")))
-        .arg(many(choice("type", &names::event_types(), "Only of these types")))
-        .arg(many(namespace("Only about objects in these namespaces")))
+        .arg(valued("log", "ID", "Log ID of the --since number; fails if the replica has another log").requires("since"))
+        .arg(many(valued("controller", "NAME", "Filter by controller name or alias")))
+        .arg(many(choice("type", &names::event_types(), "Filter by event type")))
+        .arg(many(namespace("Filter by the object's namespace")))
         .arg(many(
-            valued("object", "OBJECT", "Only about these objects: NAME, NAMESPACE/NAME, RESOURCE/NAMESPACE/NAME \
-                    (deployments.apps/default/web)"),
+            valued("object", "OBJECT", "Filter by object: NAME, NAMESPACE/NAME or RESOURCE/NAMESPACE/NAME"),
         ))
-        .arg(choice("severity", &names::severities(), "Only what is at least this severe"))
-        .arg(common::output("Form of events; json is a line for each message of the stream"))
+        .arg(choice("severity", &names::severities(), "Minimum severity"))
+        .arg(common::output("Output format; json prints one line per message"))
 }
 
 /// `name`, `namespace/name` or `resource/namespace/name`.
@@ -57,7 +56,11 @@ fn object(text: &str) -> Result<ObjectReference, CliError> {
         [name] => ("", "", *name),
         [namespace, name] => ("", *namespace, *name),
         [resource, namespace, name] => (*resource, *namespace, *name),
-        _ => return Err(CliError::Usage(format!("--object {text:?} has too many slashes"))),
+        _ => {
+            return Err(CliError::Usage(format!(
+                "--object {text:?}: expected NAME, NAMESPACE/NAME or RESOURCE/NAMESPACE/NAME"
+            )));
+        }
     };
     let [resource, namespace, name] = [resource, namespace, name].map(str::to_owned);
     Ok(ObjectReference { resource, namespace, name, uid: String::new() })
@@ -111,7 +114,7 @@ pub(super) async fn run(matches: &ArgMatches, context: &Context) -> Result<(), C
         if context.finder.is_bounded() {
             return Err(why);
         }
-        context.screen.note(&format!("{why}; looking for the replica that leads"));
+        context.screen.note(&format!("{why}; looking for the leader"));
         let stream = go_on(async || open_again(&request, &mut position, context).await).await?;
         outcome = printer.print_all(stream, &mut position).await;
     }
@@ -132,7 +135,7 @@ async fn open_again(
         opened => opened,
     };
     let stream = opened?.into_inner();
-    context.screen.note(&format!("going on with the events of {}", session.address));
+    context.screen.note(&format!("following events of {}", session.address));
     Ok(stream)
 }
 

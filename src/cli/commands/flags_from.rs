@@ -18,7 +18,7 @@ const STATIC_POD: &str = "static-pod";
 
 pub(super) fn command() -> Command {
     Command::new("flags-from")
-        .about("Prints what runs Coxswain with the flags of a kube-controller-manager manifest")
+        .about("Convert a kube-controller-manager manifest to one for Coxswain")
         .after_help(
             "Deployment: coxswain flags-from /etc/kubernetes/manifests/kube-controller-manager.yaml \\\n                \
              --file deploy/kustomize/overlays/cluster/flags.yaml\n\
@@ -30,19 +30,19 @@ pub(super) fn command() -> Command {
                 .value_name("MANIFEST")
                 .required(true)
                 .value_parser(value_parser!(PathBuf))
-                .help("Manifest of the static pod kube-controller-manager"),
+                .help("Static pod manifest of kube-controller-manager"),
         )
         .arg(
-            valued("as", "FORM", "overlay: patch of overlays/cluster; static-pod: the manifest with Coxswain")
+            valued("as", "FORM", "overlay: a patch for overlays/cluster; static-pod: a static pod manifest")
                 .value_parser(["overlay", STATIC_POD])
                 .default_value("overlay"),
         )
         .arg(
-            valued("image", "IMAGE", "Image of Coxswain, with its registry and tag")
+            valued("image", "IMAGE", "Coxswain image with registry and tag")
                 .required_if_eq("as", STATIC_POD),
         )
         .arg(
-            valued("file", "FILE", "File to write, for its owner alone; stays as it is on an error [default: standard output]")
+            valued("file", "FILE", "File to write with mode 0600; unchanged on error [default: standard output]")
                 .value_parser(value_parser!(PathBuf)),
         )
 }
@@ -71,7 +71,9 @@ pub(super) fn run(matches: &ArgMatches, screen: &Screen) -> Result<(), CliError>
     let manifest = Manifest::parse(&text).map_err(|error| usage(&error))?;
     let converted = match (common::text(matches, "as").as_deref(), &image) {
         (Some(STATIC_POD), Some(image)) => static_pod(&manifest, image),
-        (Some(STATIC_POD), None) => return Err(CliError::Usage("--image is empty".to_owned())),
+        (Some(STATIC_POD), None) => {
+            return Err(CliError::Usage("--image \"\": expected REGISTRY/NAME:TAG".to_owned()));
+        }
         _ => overlay(&manifest, &path.to_string_lossy(), image.as_deref()),
     };
     let converted = converted.map_err(|error| usage(&error))?;

@@ -35,7 +35,7 @@ pub(super) async fn watch<M>(
                 if !is_expired(&status) {
                     context
                         .screen
-                        .note(&format!("{}; looking for a replica", CliError::from(status.clone())));
+                        .note(&format!("{}; looking for another replica", CliError::from(status.clone())));
                 }
                 status.into()
             }
@@ -86,5 +86,5 @@ fn is_expired(status: &Status) -> bool {
 
 /// The error of a stream that the replica ended without a status.
 pub(super) fn ended() -> CliError {
-    CliError::Outcome { message: "the replica has ended the stream".to_owned(), exit: Exit::Unreachable }
+    CliError::Outcome { message: "the replica closed the stream".to_owned(), exit: Exit::Unreachable }
 }

@@ -13,23 +13,23 @@ use crate::cli::output::{Format, clean, leader as show, objects};
 
 pub(super) fn show() -> Command {
     Command::new("leader")
-        .about("Shows who leads and who could")
-        .arg(valued("lease", "NAMESPACE/NAME", "The Lease that is fought for; the main one if not given"))
-        .arg(switch("watch", "Go on whenever that changes").short('w'))
-        .arg(switch("renewals", "When watching, also show mere signs of life").requires("watch"))
-        .arg(common::output("Form of the answer; when watching, json is a line for each message"))
+        .about("Show the leader and the other replicas")
+        .arg(valued("lease", "NAMESPACE/NAME", "Leader-election Lease to show [default: the manager's]"))
+        .arg(switch("watch", "Keep watching, and print each change").short('w'))
+        .arg(switch("renewals", "With --watch, also print Lease renewals").requires("watch"))
+        .arg(common::output("Output format; with --watch, json prints one line per message"))
 }
 
 pub(super) fn step_down() -> Command {
     Command::new("step-down")
-        .about("Makes the leader give up leadership in an orderly way")
-        .arg(valued("to", "IDENTITY", "The replica that should lead next; the first that comes if not given"))
-        .arg(valued("expected-leader", "IDENTITY", "Only if this replica leads"))
+        .about("Make the leader release its Lease")
+        .arg(valued("to", "IDENTITY", "Replica that leads next [default: the first to acquire the Lease]"))
+        .arg(valued("expected-leader", "IDENTITY", "Fail unless this replica leads"))
         .arg(valued("reason", "TEXT", "Reason to record with this change"))
-        .arg(switch("wait", "Return once another replica leads"))
-        .arg(switch("dry-run", "Check everything and change nothing"))
-        .arg(switch("force", "Step down without a live replica, as for a kube-controller-manager"))
-        .arg(common::output("Form of the answer"))
+        .arg(switch("wait", "Wait until another replica leads"))
+        .arg(switch("dry-run", "Check the request without changing anything"))
+        .arg(switch("force", "Step down even if no other replica is live"))
+        .arg(common::output("Output format"))
 }
 
 pub(super) async fn run_show(matches: &ArgMatches, context: &Context) -> Result<(), CliError> {
@@ -124,7 +124,7 @@ pub(super) async fn run_step_down(matches: &ArgMatches, context: &Context) -> Re
     let line = if request.dry_run {
         format!("{me} would step down (dry run)\n")
     } else if holder.is_empty() || holder == me {
-        format!("{me} steps down; nobody else leads yet\n")
+        format!("{me} is stepping down; no other replica leads yet\n")
     } else {
         format!("{me} has stepped down; {holder} leads\n")
     };

@@ -43,10 +43,10 @@ impl Context {
 }
 
 const ABOUT: &str = "\
-Lists, watches and changes a running Coxswain through its admin API.
+Inspect and control a running Coxswain through its admin API.
 
-A replica is found by the Leases of the cluster that the kubeconfig names, or named by --server. With flags only, \
-coxswain is the manager itself: see coxswain --help.";
+The client finds replicas by their Leases in the kubeconfig's cluster, or calls the replica given by --server. \
+Without a command, coxswain runs the manager; see coxswain --help.";
 
 /// The client's command line.
 pub(super) fn command() -> Command {
@@ -88,7 +88,7 @@ pub(super) async fn run(
     screen: Screen,
 ) -> Result<(), CliError> {
     let Some((name, matches)) = matches.subcommand() else {
-        return Err(CliError::Usage("there is no command".to_owned()));
+        return Err(CliError::Usage("COMMAND is missing; coxswain help lists the commands".to_owned()));
     };
     match name {
         "completion" => return completion::run(matches, &screen),
@@ -116,7 +116,9 @@ pub(super) async fn run(
         "explain" => sync::run_explain(matches, &context).await,
         "check-left" => check_left::run(matches, &context).await,
         "uninstall" => uninstall::run(matches, &context).await,
-        other => Err(CliError::Usage(format!("there is no command {other}"))),
+        other => Err(CliError::Usage(format!(
+            "COMMAND {other:?}: no such command; coxswain help lists the commands"
+        ))),
     }
 }
 
@@ -163,12 +165,14 @@ pub(super) fn object_key(
         None => (None, text),
     };
     if name.is_empty() || name.contains('/') || given == Some("") {
-        return Err(CliError::Usage(format!("{text:?} is neither NAMESPACE/NAME nor NAME")));
+        return Err(CliError::Usage(format!("object {text:?}: expected NAMESPACE/NAME or NAME")));
     }
     if let (Some(given), Some(namespace)) = (given, namespace)
         && given != namespace
     {
-        return Err(CliError::Usage(format!("{text:?} is not in the namespace {namespace:?}")));
+        return Err(CliError::Usage(format!(
+            "object {text:?}: its namespace differs from --namespace {namespace:?}"
+        )));
     }
     let namespace = given.or(namespace).unwrap_or_default().to_owned();
     Ok(crate::admin::proto::ObjectKey { namespace, name: name.to_owned() })

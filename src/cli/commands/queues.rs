@@ -13,22 +13,27 @@ use crate::cli::output::{objects, queues as show};
 
 pub(super) fn list() -> Command {
     Command::new("queues")
-        .about("Lists the work queues of running controllers")
-        .arg(many(valued("controller", "NAME", "Only of these controllers, by name or alias")))
-        .arg(valued("resource", "KIND", "Only those whose keys are such objects: deploy, deployments.apps"))
-        .arg(switch("busy", "Only those in which something waits or fails"))
-        .arg(common::output("Form of the answer"))
+        .about("List the work queues of running controllers")
+        .arg(many(valued("controller", "NAME", "Filter by controller name or alias")))
+        .arg(valued("resource", "KIND", "Filter by the kind of the keys: deploy, deployments.apps"))
+        .arg(switch("busy", "Only queues with waiting or failing keys"))
+        .arg(common::output("Output format"))
 }
 
 pub(super) fn show() -> Command {
     Command::new("queue")
-        .about("Shows a queue with its oldest keys and its failures")
-        .arg(Arg::new("name").value_name("NAME").required(true).help("Its name, as `queues` lists it"))
+        .about("Show a queue with its oldest and failing keys")
         .arg(
-            valued("keys", "N", "At most this many keys of each sort; 20 if not given")
+            Arg::new("name")
+                .value_name("NAME")
+                .required(true)
+                .help("Name of the queue, as listed by `queues`"),
+        )
+        .arg(
+            valued("keys", "N", "Maximum number of keys in each list [default: 20]")
                 .value_parser(clap::value_parser!(i32).range(1..=1000)),
         )
-        .arg(common::output("Form of the answer"))
+        .arg(common::output("Output format"))
 }
 
 /// All pages as one.
@@ -66,7 +71,7 @@ pub(super) async fn run_list(matches: &ArgMatches, context: &Context) -> Result<
         return context.screen.print(&objects::document(format, "ListQueuesResponse", &all)?);
     }
     if all.queues.is_empty() {
-        context.screen.note("no queue matches; queues exist where their controllers run, at the leader");
+        context.screen.note("no queue matches; only the leader's running controllers have queues");
         return Ok(());
     }
     context.screen.print(&show::list(&all.queues, format))

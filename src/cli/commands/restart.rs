@@ -18,7 +18,7 @@ const LASTING: Duration = Duration::from_mins(1);
 
 pub(super) fn command() -> Command {
     Command::new("restart")
-        .about("Stops controllers and starts them again, which ends reconciles that hang")
+        .about("Restart controllers, which stops reconciles that hang")
         .arg(
             Arg::new("name")
                 .value_name("NAME")
@@ -68,9 +68,9 @@ async fn find(session: &Session, name: &str) -> Result<Controller, CliError> {
 fn check(controller: &Controller) -> Result<(), CliError> {
     let desired = controller.desired.clone().unwrap_or_default();
     let why = if desired.r#override.is_some() {
-        "an override is in force; use disable and enable"
+        "an override is active; use disable and enable"
     } else if !desired.enabled {
-        "the flags do not select it"
+        "--controllers does not select it"
     } else {
         return Ok(());
     };

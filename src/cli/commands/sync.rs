@@ -18,17 +18,17 @@ fn arguments(command: Command) -> Command {
             Arg::new("object")
                 .value_name("NAMESPACE/NAME")
                 .required(true)
-                .help("The object; NAME alone if it lives in no namespace, or with -n"),
+                .help("Object; NAME if it is cluster-scoped, or with -n"),
         )
         .arg(namespace("Namespace of the object"))
-        .arg(valued("queue", "NAME", "The queue to go by, if the controller has several"))
-        .arg(common::output("Form of the answer"))
+        .arg(valued("queue", "NAME", "Queue to use, if the controller has several"))
+        .arg(common::output("Output format"))
 }
 
 pub(super) fn sync() -> Command {
     let command = Command::new("sync")
-        .about("Reconciles an object now")
-        .after_help("A reconcile that fails ends with exit code 1, and 5 if there is no such object.")
+        .about("Reconcile an object now")
+        .after_help("Exits 1 if the reconcile fails, 5 if the object does not exist.")
         .arg(
             Arg::new("controller")
                 .value_name("CONTROLLER")
@@ -40,16 +40,16 @@ pub(super) fn sync() -> Command {
 
 pub(super) fn explain() -> Command {
     let command =
-        Command::new("explain").about("Shows what a reconcile of an object would do, and does nothing").arg(
+        Command::new("explain").about("Show what a reconcile of an object would do, without doing it").arg(
             Arg::new("kind")
                 .value_name("KIND")
                 .required(true)
-                .help("Kind of the object as kubectl takes it: deploy, Deployment, deployments.apps"),
+                .help("Kind of the object, as in kubectl: deploy, Deployment, deployments.apps"),
         );
     arguments(command).arg(valued(
         "controller",
         "NAME",
-        "The controller to ask, if several have queues for such objects",
+        "Controller to use, if several have queues for this kind",
     ))
 }
 
@@ -144,26 +144,24 @@ pub(in crate::cli) fn resolve(
     let not_found = |message: String| CliError::Outcome { message, exit: Exit::NotFound };
     if let (Some(controller), []) = (&picked.controller, queues) {
         return Err(not_found(format!(
-            "no controller {controller:?} with a queue runs (see `coxswain queues`)"
+            "--controller {controller:?}: no running controller of this name has a queue; `coxswain queues` lists queues"
         )));
     }
     let wanted: Vec<&Queue> =
         queues.iter().filter(|queue| picked.queue.as_ref().is_none_or(|name| *name == queue.name)).collect();
     if let (Some(queue), []) = (&picked.queue, wanted.as_slice()) {
-        return Err(not_found(format!("there is no queue {queue:?} (see `coxswain queues`)")));
+        return Err(not_found(format!("--queue {queue:?}: no such queue; `coxswain queues` lists queues")));
     }
     let resource =
         kinds::resolve(kind, wanted.iter().map(|queue| queue.resource.as_str())).map_err(not_found)?;
     match (kinds::is_namespaced(resource), object.namespace.as_str()) {
         (Some(true), "") => {
             let name = &object.name;
-            return Err(CliError::Usage(format!(
-                "{resource} live in namespaces: say NAMESPACE/{name}, or -n"
-            )));
+            return Err(CliError::Usage(format!("{resource} are namespaced; use NAMESPACE/{name} or -n")));
         }
         (Some(false), namespace) if !namespace.is_empty() => {
             return Err(CliError::Usage(format!(
-                "{resource} live in no namespace: say {} alone",
+                "{resource} are cluster-scoped; use {} without a namespace",
                 object.name
             )));
         }
@@ -176,7 +174,7 @@ pub(in crate::cli) fn resolve(
             .map(|queue| format!("\n  --controller {} --queue {}", queue.controller, queue.name))
             .collect();
         return Err(CliError::Usage(format!(
-            "several queues are for {resource}: pick one by{}",
+            "several queues are for {resource}; use one of:{}",
             choices.concat()
         )));
     };

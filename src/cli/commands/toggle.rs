@@ -22,35 +22,37 @@ fn arguments(command: Command) -> Command {
                 .value_name("NAME")
                 .required(true)
                 .num_args(1..)
-                .help("Names or aliases of controllers; '*' for all of them"),
+                .help("Names or aliases of controllers; '*' means all"),
         )
         .arg(valued("reason", "TEXT", "Reason to record with this change"))
-        .arg(valued("expected-version", "VERSION", "Only if the controller is at this version"))
-        .arg(switch("wait", "Return once it has come into effect"))
-        .arg(switch("dry-run", "Check everything and change nothing"))
-        .arg(common::output("Form of the answer"))
+        .arg(valued("expected-version", "VERSION", "Fail unless the controller is at this version"))
+        .arg(switch("wait", "Wait until the change is applied"))
+        .arg(switch("dry-run", "Check the request without changing anything"))
+        .arg(common::output("Output format"))
 }
 
 /// Ends an override by itself.
 fn lasting(command: Command) -> Command {
-    let help = "End by itself after this long: 30m, 12h. Until changed if not given";
+    let help = "Lifetime of the override, such as 30m or 12h [default: until it is changed]";
     command.arg(valued("for", "DURATION", help).value_parser(parse_duration))
 }
 
 pub(super) fn enable() -> Command {
-    let about = "Orders controllers to run; '*' ends the overrides that disable";
+    let about = "Enable controllers; '*' removes the overrides that disable controllers";
     lasting(arguments(Command::new("enable").about(about)))
-        .arg(switch("force", "Even if --controllers does not select them, or this replica's flags differ"))
+        .arg(switch("force", "Skip the checks of --controllers and of the replica's flags"))
 }
 
 pub(super) fn disable() -> Command {
-    lasting(arguments(Command::new("disable").about("Stops controllers, whatever the manager's flags say")))
-        .arg(switch("force", "Even critical controllers for long, or all of them"))
+    lasting(arguments(
+        Command::new("disable").about("Disable controllers, regardless of the manager's flags"),
+    ))
+    .arg(switch("force", "Allow critical controllers for more than 1h, and '*'"))
 }
 
 pub(super) fn reset() -> Command {
-    arguments(Command::new("reset").about("Ends overrides, so that the manager's flags hold again"))
-        .arg(switch("force", "Even if this replica's flags differ from the leader's"))
+    arguments(Command::new("reset").about("Remove overrides, so that the manager's flags apply"))
+        .arg(switch("force", "Remove them even if this replica's flags differ from the leader's"))
 }
 
 /// What the commands take.
@@ -78,7 +80,7 @@ impl Order {
             force: matches.get_flag("force"),
         };
         if order.expected_version.is_some() && order.names.len() > 1 {
-            return Err(CliError::Usage("--expected-version goes with one controller only".to_owned()));
+            return Err(CliError::Usage("--expected-version requires exactly one NAME".to_owned()));
         }
         Ok(order)
     }

@@ -31,17 +31,17 @@ const INTERVAL: Duration = Duration::from_secs(2);
 
 pub(super) fn command() -> Command {
     Command::new("uninstall")
-        .about("Checks that another manager takes over, or deletes the Leases that replicas leave")
+        .about("Check for another controller manager, or delete leftover Leases")
         .after_help(
-            "The chart runs both steps as hooks of helm uninstall. clean deletes the overrides, the Leases of replicas that have\n\
-             ended and, with --leader-elect-resource-name, that Lease, once the pods of the release have ended.",
+            "The chart runs both steps as hooks of helm uninstall. clean waits until the pods of the release have terminated.\n\
+             Then it deletes the overrides, the Leases of stopped replicas and, with --leader-elect-resource-name, that Lease.",
         )
         .arg(
             Arg::new("step")
                 .value_name("STEP")
                 .required(true)
                 .value_parser(["check", "clean"])
-                .help("check: before the uninstall; clean: after it"),
+                .help("check runs before the uninstall, clean after it"),
         )
 }
 
@@ -66,7 +66,7 @@ async fn check(api: &ApiClient, deadline: Instant) -> Result<String, CliError> {
         };
         if Instant::now() >= deadline {
             let message =
-                format!("{why}: start kube-controller-manager first, or use helm uninstall --no-hooks");
+                format!("{why}; start kube-controller-manager first, or use helm uninstall --no-hooks");
             return Err(CliError::Outcome { message, exit: Exit::Refused });
         }
         sleep(INTERVAL).await;
@@ -81,7 +81,7 @@ async fn clean(api: &ApiClient, main: &MainLease, deadline: Instant) -> Result<S
             break;
         }
         if Instant::now() >= deadline {
-            let message = format!("pods of the release still exist: {left}");
+            let message = format!("timed out waiting for the release's pods to terminate: {left}");
             return Err(CliError::Outcome { message, exit: Exit::TimedOut });
         }
         sleep(INTERVAL).await;
@@ -103,7 +103,7 @@ async fn clean(api: &ApiClient, main: &MainLease, deadline: Instant) -> Result<S
     let live = remains.live;
     let mut lines: Vec<String> = deleted.iter().map(|name| format!("lease {name} deleted")).collect();
     if !live.is_empty() {
-        lines.push(format!("overrides kept: {} still run", live.join(", ")));
+        lines.push(format!("overrides kept: replicas still running: {}", live.join(", ")));
     }
     Ok(lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect())
 }

@@ -10,8 +10,8 @@ use coxswain_machinery::options::versions;
 
 pub(super) fn command() -> Command {
     Command::new("version")
-        .about("Prints the version of this program; `leader` shows those of the replicas")
-        .arg(common::output("Form of the answer"))
+        .about("Print this program's version; `leader` shows the replicas' versions")
+        .arg(common::output("Output format"))
 }
 
 pub(super) fn run(matches: &ArgMatches, screen: &Screen) -> Result<(), CliError> {

@@ -29,7 +29,7 @@ pub(super) enum ManifestError {
     Kind(String),
     /// No container starts kube-controller-manager.
     #[error(
-        "no container starts kube-controller-manager or coxswain as the first word of its command; found {0:?}"
+        "no container has kube-controller-manager or coxswain as the first word of its command; found {0:?}"
     )]
     Program(Vec<String>),
     /// A field has another type than the API gives it.
@@ -37,7 +37,7 @@ pub(super) enum ManifestError {
     Field(&'static str, &'static str),
     /// A text that a kubelet reads otherwise.
     #[error(
-        "line {0}: kubelets read {1:?} as YAML 1.1; write true, false, a decimal number or a quoted text, and no merge keys"
+        "line {0}: {1:?} is ambiguous, because kubelets parse YAML 1.1; use true, false, a decimal number or quotes, and no merge keys"
     )]
     Version(usize, String),
     /// Coxswain does not start with these flags.

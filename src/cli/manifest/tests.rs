@@ -110,8 +110,8 @@ fn overlay_kubeadm_manifest_keeps_flags_of_the_cluster() {
     for line in [
         "#   kubectl -n kube-system create secret generic coxswain-keys --from-file=ca.crt=/etc/kubernetes/pki/ca.crt \
          --from-file=ca.key=/etc/kubernetes/pki/ca.key --from-file=sa.key=/etc/kubernetes/pki/sa.key\n",
-        "#   --bind-address=127.0.0.1: the pod has an address of its own\n",
-        "#   volume ca-certs at /etc/ssl/certs: none of the flags above names a file there\n",
+        "#   --bind-address=127.0.0.1: the pod has its own address\n",
+        "#   volume ca-certs at /etc/ssl/certs: no flag above uses a file in it\n",
     ] {
         assert!(converted.text.contains(line), "{line}: {}", converted.text);
     }
@@ -159,9 +159,9 @@ fn overlay_what_cannot_be_taken_over_is_named() {
         .replace("  - hostPath:\n      path: /opt/traces\n      type: Directory\n    name: keys\n", "");
     let notes = convert(&text).notes;
     for expected in [
-        "spec.hostAliases is not taken over",
-        "--leader-migration-config: no volume of the manifest holds /nowhere/migration.yaml",
-        "volume keys: the manifest mounts it and does not define it",
+        "spec.hostAliases is ignored",
+        "--leader-migration-config: no volume of the manifest contains /nowhere/migration.yaml",
+        "volume keys: the manifest mounts this volume but does not define it",
     ] {
         assert!(notes.iter().any(|note| note == expected), "{expected}: {notes:?}");
     }
@@ -257,9 +257,9 @@ fn manifest_anything_but_a_kube_controller_manager_pod_is_refused() {
         ("  containers:\n", "  containers: {}\n  other:\n", "spec.containers: expected a list"),
         ("kind: Pod", "kind: [", "parse: "),
         ("kind: Pod\n", "", "expected a Pod"),
-        ("hostNetwork: true", "hostNetwork: yes", "\"yes\" as YAML 1.1"),
-        ("priority: 2000001000", "priority: 0440", "\"0440\" as YAML 1.1"),
-        ("  hostNetwork: true\n", "  <<: *x\n", "\"<<\" as YAML 1.1"),
+        ("hostNetwork: true", "hostNetwork: yes", "\"yes\" is ambiguous"),
+        ("priority: 2000001000", "priority: 0440", "\"0440\" is ambiguous"),
+        ("  hostNetwork: true\n", "  <<: *x\n", "\"<<\" is ambiguous"),
     ] {
         let text = KUBEADM.replacen(before, after, 1);
         assert_ne!(text, KUBEADM);

@@ -94,14 +94,13 @@ pub(in crate::cli) fn sheet(controller: &Controller, now: Timestamp) -> String {
         .fact_if("Description", &controller.description)
         .fact("Enabled by default", yes(controller.enabled_by_default));
     if controller.cloud_provider {
-        sheet
-            .fact("Cloud provider", "left to a cloud controller manager when the cloud provider is external");
+        sheet.fact("Cloud provider", "runs in a cloud controller manager if the cloud provider is external");
     }
     if controller.special_handling {
-        sheet.fact("Special handling", "started by rules of its own");
+        sheet.fact("Special handling", "started separately from the other controllers");
     }
     if controller.critical {
-        sheet.fact("Critical", "disabling it for more than 1h takes --force");
+        sheet.fact("Critical", "disabling it for more than 1h requires --force");
     }
     let gates = controller.required_feature_gates.iter();
     let gates: Vec<_> =
@@ -161,7 +160,7 @@ fn add_desired(sheet: &mut Sheet, desired: &DesiredState, now: Timestamp) {
             if order.force {
                 sheet.fact("Force", yes(true));
             }
-            sheet.fact("Without it", word(desired.enabled_without_override));
+            sheet.fact("Without override", word(desired.enabled_without_override));
         });
     }
     sheet.fact_if("Invalid override", &desired.invalid_override);
@@ -186,7 +185,7 @@ pub(in crate::cli) fn toggled(
             Some(end) => {
                 let _ = write!(line, " until {} ({})", second(end), duration(between(now, end)));
             }
-            None => line.push_str(" until further notice"),
+            None => line.push_str(" until changed"),
         }
     }
     if !changed {

@@ -49,7 +49,7 @@ impl EventLines {
     pub(in crate::cli) fn dropped(&self, dropped: &EventsDropped) -> String {
         let style = self.palette.warning();
         format!(
-            "{style}-- {} events are lost: {} to {} --{style:#}\n",
+            "{style}-- {} events lost: {} to {} --{style:#}\n",
             dropped.count, dropped.first_sequence, dropped.last_sequence
         )
     }

@@ -35,7 +35,7 @@ fn overrides(in_force: Option<&OverridesInForce>, now: Timestamp) -> String {
     let Some(OverridesInForce { count, oldest_time }) = in_force.filter(|each| each.count > 0) else {
         return String::new();
     };
-    format!("{count} in force, the oldest given {}", ago(oldest_time.as_ref(), now))
+    format!("{count} active, the oldest set {}", ago(oldest_time.as_ref(), now))
 }
 
 /// Who leads and who could.
@@ -56,11 +56,11 @@ pub(in crate::cli) fn sheet(answer: &GetLeaderResponse, now: Timestamp) -> Strin
     }
     let policy = match leader.lease_policy() {
         LeasePolicy::Unspecified => "",
-        LeasePolicy::InForce => "in force",
+        LeasePolicy::InForce => "installed",
         LeasePolicy::Missing => {
-            "missing: accounts that may write Leases in kube-system can disable controllers"
+            "missing: accounts that can write Leases in kube-system can disable controllers"
         }
-        LeasePolicy::Different => "differs from the policy of this version: apply deploy/kustomize/base",
+        LeasePolicy::Different => "differs from this version's policy; apply deploy/kustomize/base",
     };
     if !policy.is_empty() {
         sheet.fact("Lease policy", policy);

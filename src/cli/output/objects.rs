@@ -21,17 +21,17 @@ fn pool() -> Result<&'static DescriptorPool, CliError> {
     static POOL: OnceLock<Result<DescriptorPool, String>> = OnceLock::new();
     let pool = POOL.get_or_init(|| {
         DescriptorPool::decode(proto::FILE_DESCRIPTOR_SET)
-            .map_err(|error| format!("the API's description: {error}"))
+            .map_err(|error| format!("decode the API's descriptors: {error}"))
     });
     pool.as_ref().map_err(|error| CliError::Encoding(error.clone()))
 }
 
 /// A message, by its name in the proto files, as JSON.
 pub(in crate::cli) fn value<M: Message>(name: &str, message: &M) -> Result<Value, CliError> {
-    let wrong = |why: String| CliError::Encoding(format!("{name} can't be shown: {why}"));
+    let wrong = |why: String| CliError::Encoding(format!("print {name}: {why}"));
     let descriptor = pool()?
         .get_message_by_name(&format!("{PACKAGE}.{name}"))
-        .ok_or_else(|| wrong("the API has no such message".to_owned()))?;
+        .ok_or_else(|| wrong("no such message in the API's descriptors".to_owned()))?;
     let mut dynamic = DynamicMessage::new(descriptor);
     dynamic.transcode_from(message).map_err(|error| wrong(error.to_string()))?;
     let options = SerializeOptions::new().skip_default_fields(false).stringify_64_bit_integers(false);

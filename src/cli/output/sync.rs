@@ -34,7 +34,7 @@ pub(in crate::cli) fn sheet(request: &SyncObjectRequest, answer: &SyncObjectResp
         .fact_if("Message", &answer.message)
         .fact("Took", duration_or_none(answer.duration.as_ref()));
     if let Some(after) = read_duration(answer.requeue_after.as_ref()) {
-        sheet.fact("Looks again in", human::duration(after));
+        sheet.fact("Next reconcile", human::duration(after));
     }
     sheet.fact_if("Trace", &answer.trace_id);
     if !answer.reasons.is_empty() {
@@ -42,8 +42,8 @@ pub(in crate::cli) fn sheet(request: &SyncObjectRequest, answer: &SyncObjectResp
     }
     let planned = answer.actions.iter().all(|action| action.result == ActionResult::Planned as i32);
     match (answer.actions.is_empty(), request.explain && planned) {
-        (true, _) => sheet.fact("Steps", "none: there is nothing to do"),
-        (false, true) => sheet.block("Steps it would take", &steps(&answer.actions)),
+        (true, _) => sheet.fact("Steps", "none: nothing to do"),
+        (false, true) => sheet.block("Planned steps", &steps(&answer.actions)),
         (false, false) => sheet.block("Steps", &steps(&answer.actions)),
     };
     sheet.text()

@@ -43,8 +43,11 @@ fn who_seems_dead_or_serves_nothing_is_passed_over() {
         [lease("a", "a:1", -16, None), lease("b", "", 0, None), lease("c", "c:1", 0, None), unborn, released];
     let replicas = chosen(&leases, Some("a"));
     assert_eq!(identities(&replicas), ["c"], "even if the dead one leads");
-    let expected =
-        ["a has given no sign of life for 16s", "b serves no admin API", "d has never given a sign of life"];
+    let expected = [
+        "a has not renewed its Lease for 16s",
+        "b does not serve the admin API",
+        "d has never renewed its Lease",
+    ];
     assert_eq!(replicas.passed_over, expected);
 }
 
@@ -102,7 +105,7 @@ fn loopback_address_of_another_machine_is_passed_over() {
     replicas.pass_over_elsewhere("node-a");
     assert_eq!(identities(&replicas), ["node-a_1", "node-d_4", "pod"]);
     let expected =
-        ["node-b_2 listens on 127.0.0.1:10257 of its machine only", "node-c_3 listens on [::1]:10257"];
+        ["node-b_2 listens only on 127.0.0.1:10257 of its own", "node-c_3 listens only on [::1]:10257"];
     for (line, expected) in replicas.passed_over.iter().zip(expected) {
         assert!(line.starts_with(expected) && line.contains("--admin-bind-address=0.0.0.0"), "{line}");
     }

@@ -50,7 +50,7 @@ fn fields_go_by_their_flags() {
     violations.add("filter.something_new", "is wrong");
     assert_eq!(
         text(violations.check().unwrap_err()),
-        "the request is not valid (INVALID_ARGUMENT, INVALID_REQUEST)\n  --for: must be positive\n  \
+        "invalid request (INVALID_ARGUMENT, INVALID_REQUEST)\n  --for: must be positive\n  \
          filter.something_new: is wrong"
     );
 }
@@ -58,16 +58,16 @@ fn fields_go_by_their_flags() {
 #[test]
 fn details_become_lines() {
     let status = ErrorReply::new(Reason::VersionMismatch, "it has changed").with("version", "4");
-    assert_eq!(text(status.into()), "it has changed (ABORTED, VERSION_MISMATCH)\n  it is at version 4 now");
+    assert_eq!(text(status.into()), "it has changed (ABORTED, VERSION_MISMATCH)\n  the current version is 4");
     let status = ErrorReply::new(Reason::FeatureGate, "it can't run").violates("SomeGate", "is off");
     assert_eq!(text(status.into()), "it can't run (FAILED_PRECONDITION, FEATURE_GATE)\n  SomeGate: is off");
     let status =
         ErrorReply::new(Reason::ApiServer, "the API server is away").retry_after(Duration::from_secs(2));
-    assert_eq!(text(status.into()), "the API server is away (UNAVAILABLE, API_SERVER)\n  try again in 2s");
+    assert_eq!(text(status.into()), "the API server is away (UNAVAILABLE, API_SERVER)\n  retry in 2s");
     let status = ErrorReply::new(Reason::ForceRequired, "it takes force");
-    assert!(text(status.into()).ends_with("\n  use --force to do it anyway"));
+    assert!(text(status.into()).ends_with("\n  use --force to override"));
     assert_eq!(text(Status::internal("")), "the call failed (INTERNAL)");
-    assert!(text(Status::unimplemented("what?")).contains("is this a Coxswain manager"));
+    assert!(text(Status::unimplemented("what?")).contains("check that the server is Coxswain"));
     // Nothing that comes from afar moves the cursor.
     assert_eq!(text(Status::internal("a\u{1b}[2Jb\nc")), "a\\u{1b}[2Jb c (INTERNAL)");
     assert_eq!(text(Status::internal("a\u{202e}b é\u{200d}")), "a\\u{202e}b é\u{200d} (INTERNAL)");
@@ -83,7 +83,7 @@ fn a_deadline_that_passes_here_is_one_too() {
     assert!(is_late(&Status::from_error(Box::new(Wrapped(tonic::TimeoutExpired(()))))));
     assert!(!is_late(&Status::cancelled("Timeout expired")), "said by somebody else");
     let late = CliError::TimedOut(Duration::from_secs(30));
-    assert!(late.exit() == Exit::TimedOut && late.text().starts_with("no answer within 30s"));
+    assert!(late.exit() == Exit::TimedOut && late.text().starts_with("timed out after 30s"));
 }
 
 #[test]

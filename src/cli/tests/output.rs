@@ -109,8 +109,8 @@ Name:                deployment-controller
 Aliases:             deployment
 Description:         Rolls out.
 Enabled by default:  yes
-Special handling:    started by rules of its own
-Critical:            disabling it for more than 1h takes --force
+Special handling:    started separately from the other controllers
+Critical:            disabling it for more than 1h requires --force
 Feature gates:       Gate (on)
 Desired:             disabled by override
 Override:
@@ -119,7 +119,7 @@ Override:
   Reason:            maintenance
   Ends:              2027-01-15T08:26:48Z (in 26m)
   Force:             yes
-  Without it:        enabled
+  Without override:  enabled
 Phase:               Stopping
 Since:               2027-01-15T07:59:55Z (5s ago)
 Health:              Inactive
@@ -154,7 +154,7 @@ fn what_was_done_in_a_line() {
     let mut endless = controller();
     endless.desired.as_mut().unwrap().r#override.as_mut().unwrap().expire_time = None;
     let line = controllers::toggled(&endless, true, false, now());
-    assert_eq!(line, "deployment-controller disabled until further notice\n");
+    assert_eq!(line, "deployment-controller disabled until changed\n");
 }
 
 fn event() -> Event {
@@ -198,7 +198,7 @@ fn events_in_lines() {
         lines.event(&bare).starts_with("<none>                     INFO      leadership-changed   <none>  ")
     );
     let dropped = EventsDropped { count: 3, first_sequence: 4, last_sequence: 6 };
-    assert_eq!(lines.dropped(&dropped), "-- 3 events are lost: 4 to 6 --\n");
+    assert_eq!(lines.dropped(&dropped), "-- 3 events lost: 4 to 6 --\n");
 
     let mut wide = EventLines::new(Format::Wide, Palette::default());
     let shown = wide.event(&event());
@@ -227,10 +227,10 @@ fn leadership_and_queues() {
     assert_eq!(off, "Lease:        leader election is off\nAnswered by:  <none>\n");
     let missing = Leader { lease_policy: LeasePolicy::Missing.into(), ..held };
     let shown = leader::sheet(&GetLeaderResponse { leader: Some(missing), ..Default::default() }, now());
-    assert!(shown.contains("\nLease policy:  missing: accounts that may write Leases"), "{shown}");
+    assert!(shown.contains("\nLease policy:  missing: accounts that can write Leases"), "{shown}");
     let overrides = Some(OverridesInForce { count: 2, oldest_time: Some(time(-60)) });
     let shown = leader::sheet(&GetLeaderResponse { overrides, ..Default::default() }, now());
-    assert!(shown.contains("Overrides:    2 in force, the oldest given "), "{shown}");
+    assert!(shown.contains("Overrides:    2 active, the oldest set "), "{shown}");
 
     let queue = Queue {
         name: "q".into(),
@@ -245,12 +245,12 @@ NAME   CONTROLLER   RESOURCE   DEPTH   IN-FLIGHT   DELAYED   WAITING   FAILING  
 q      c            <none>     1       0           0         2         0         9s       0       0
 ";
     assert_eq!(queues::list(slice::from_ref(&queue), Format::Table), expected);
-    let reason = "waits for the cache of pods".to_owned();
+    let reason = "waiting for the cache of pods".to_owned();
     let waiting = WaitingKey { object: Some(key("web")), age: Some(seconds(7)), reason };
     let answer = GetQueueResponse { queue: Some(queue), waiting_keys: vec![waiting], ..Default::default() };
     let shown = queues::sheet(&answer, now());
     assert!(shown.contains("Waiting for a cache:  2\n"), "{shown}");
-    assert!(shown.contains("default/web   7s    waits for the cache of pods\n"), "{shown}");
+    assert!(shown.contains("default/web   7s    waiting for the cache of pods\n"), "{shown}");
 }
 
 #[test]
@@ -288,7 +288,7 @@ Steps:
 ";
     assert_eq!(sync::sheet(&request, &answer), expected);
     let none = sync::sheet(&request, &SyncObjectResponse::default());
-    assert!(none.ends_with("Steps:       none: there is nothing to do\n"), "{none}");
+    assert!(none.ends_with("Steps:       none: nothing to do\n"), "{none}");
 }
 
 #[test]

@@ -229,9 +229,11 @@ fn an_object_to_explain_finds_its_controller() {
     assert_eq!(error("node", key("ns", "n1"), &nobody, &queues).0, Exit::Usage);
     assert_eq!(error("deploy", key("ns", "x"), &nobody, &[]).0, Exit::NotFound);
     let gone = Picked { controller: Some("x".into()), ..Picked::default() };
-    assert!(error("deploy", key("ns", "x"), &gone, &[]).1.contains("no controller \"x\""));
+    assert!(
+        error("deploy", key("ns", "x"), &gone, &[]).1.contains("--controller \"x\": no running controller")
+    );
     let gone = Picked { queue: Some("x".into()), ..Picked::default() };
-    assert!(error("deploy", key("ns", "x"), &gone, &queues).1.contains("no queue \"x\""));
+    assert!(error("deploy", key("ns", "x"), &gone, &queues).1.contains("--queue \"x\": no such queue"));
 }
 
 #[test]

@@ -60,7 +60,7 @@ async fn controllers_are_switched() {
     let stale = replica.run(&line).await;
     assert_eq!(stale.exit, Exit::Refused);
     assert!(
-        stale.err.contains("ABORTED, VERSION_MISMATCH") && stale.err.contains("at version 1"),
+        stale.err.contains("ABORTED, VERSION_MISMATCH") && stale.err.contains("the current version is 1"),
         "{stale:?}"
     );
 
@@ -69,7 +69,7 @@ async fn controllers_are_switched() {
     assert_eq!(answer["changed"], true);
     assert_eq!(answer["controllers"][0]["desired"]["enabled"], true);
     let ran = replica.run(&["enable", "deployment"]).await;
-    assert_eq!(ran.out, "deployment-controller enabled until further notice, unchanged\n");
+    assert_eq!(ran.out, "deployment-controller enabled until changed, unchanged\n");
     let ran = replica.run(&["reset", "deployment", "--reason", "over"]).await;
     assert_eq!((ran.exit, ran.out.as_str()), (Exit::Done, "deployment-controller enabled\n"));
     let ran = replica.run(&["reset", "*", "-o", "json"]).await;
@@ -109,13 +109,13 @@ async fn a_controller_is_restarted_by_an_override_that_ends_at_once() {
         (&json!(true), &json!("DESIRED_SOURCE_DEFAULT"))
     );
 
-    for (order, expected) in [("enable", "an override is in force"), ("disable", "an override is in force")] {
+    for (order, expected) in [("enable", "an override is active"), ("disable", "an override is active")] {
         assert_eq!(replica.run(&[order, "deployment"]).await.exit, Exit::Done);
         let refused = replica.run(&["restart", "deployment"]).await;
         assert!(refused.exit == Exit::Refused && refused.err.contains(expected), "{refused:?}");
     }
     let off = replica.run(&["restart", "token-cleaner-controller"]).await;
-    assert!(off.exit == Exit::Refused && off.err.contains("the flags do not select it"), "{off:?}");
+    assert!(off.exit == Exit::Refused && off.err.contains("--controllers does not select it"), "{off:?}");
     assert_eq!(replica.run(&["restart", "nothing"]).await.exit, Exit::NotFound);
 }
 
@@ -125,7 +125,7 @@ async fn one_wrong_name_does_not_stop_the_others() {
     let ran = replica.run(&["disable", "deployment", "nothing", "serviceaccount-token", "replicaset"]).await;
     assert_eq!(ran.exit, Exit::NotFound, "the first failure counts");
     assert_eq!(ran.out.lines().count(), 2, "{ran:?}");
-    assert!(ran.err.contains("coxswain: nothing: there is no controller"), "{ran:?}");
+    assert!(ran.err.contains("coxswain: nothing: controller \"nothing\" does not exist"), "{ran:?}");
     assert!(ran.err.contains("serviceaccount-token: ") && ran.err.contains("--force"), "{ran:?}");
     let forced = replica.run(&["disable", "serviceaccount-token", "--force"]).await;
     assert_eq!(forced.exit, Exit::Done, "{forced:?}");
@@ -150,7 +150,7 @@ async fn queues_objects_and_leadership() {
     let ran = replica.run(&["sync", "deployment", "default/web"]).await;
     assert!(ran.exit == Exit::Done && ran.out.contains("Outcome:         done\n"), "{ran:?}");
     let ran = replica.run(&["explain", "deploy", "web", "-n", "default"]).await;
-    assert!(ran.exit == Exit::Done && ran.out.contains("Steps it would take:\n"), "{ran:?}");
+    assert!(ran.exit == Exit::Done && ran.out.contains("Planned steps:\n"), "{ran:?}");
     assert!(ran.out.contains("Why:\n  1 of 3 replicas is there\n"), "{ran:?}");
     let synced: Vec<bool> =
         replica.manager.state.lock().synced.iter().map(|request| request.explain).collect();
@@ -168,7 +168,7 @@ async fn queues_objects_and_leadership() {
     let ran = replica.run(&["step-down", "--force", "--dry-run"]).await;
     assert_eq!(ran.out, "node-a_1 would step down (dry run)\n", "{ran:?}");
     let ran = replica.run(&["step-down", "--to", OTHER, "--reason", "upgrade"]).await;
-    assert_eq!(ran.out, "node-a_1 steps down; nobody else leads yet\n", "{ran:?}");
+    assert_eq!(ran.out, "node-a_1 is stepping down; no other replica leads yet\n", "{ran:?}");
     assert_eq!(replica.manager.state.lock().stepped_down, [Some(OTHER.to_owned())]);
 }
 
@@ -264,14 +264,14 @@ async fn the_next_replica_is_tried_when_one_is_away() {
     replica.announce(&[other(0), lease(ME, &replica.address, 0, None)], Some(OTHER));
     let ran = replica.run(&["controllers"]).await;
     assert_eq!(ran.exit, Exit::Done);
-    assert!(ran.err.contains("node-b_2 at 127.0.0.1:9 can't be reached"), "{ran:?}");
+    assert!(ran.err.contains("connect to node-b_2 at 127.0.0.1:9: "), "{ran:?}");
     replica.announce(
         &[other(0), lease("z", "no-port", 0, None), lease("old", &replica.address, -100, None)],
         None,
     );
     let ran = replica.run(&["controllers"]).await;
     assert_eq!(ran.exit, Exit::Unreachable);
-    for word in ["node-b_2 at 127.0.0.1:9", "z at no-port", "old has given no sign of life for 100s"] {
+    for word in ["node-b_2 at 127.0.0.1:9", "z at no-port", "old has not renewed its Lease for 100s"] {
         assert!(ran.err.contains(word), "{ran:?}");
     }
     replica.announce(&[], Some("go-manager"));

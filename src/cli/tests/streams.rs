@@ -92,7 +92,7 @@ async fn events_of_the_past_end_and_new_ones_go_on() {
     assert_eq!(items[1]["event"]["sequence"], 3);
     assert_eq!(items[2]["replayFinished"]["sequence"], 3);
     let ran = replica.run(&["events", "--since", "9"]).await;
-    assert!(ran.exit == Exit::Refused && ran.err.contains("the newest event is 3"), "{ran:?}");
+    assert!(ran.exit == Exit::Refused && ran.err.contains("the newest sequence number is 3"), "{ran:?}");
     assert_eq!(replica.run(&["events", "--since", "1", "--log", "log-0"]).await.exit, Exit::Refused);
 
     follow(&replica, &["events", "-f", "-o", "wide", "--tail", "1"], async |lines| {

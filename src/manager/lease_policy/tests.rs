@@ -116,7 +116,8 @@ async fn leader_reports_a_missing_policy_on_its_health_page_in_a_metric_and_in_i
         (policy.state(), metric.map(str::to_owned), remark.map(str::to_owned))
     };
     let missing = || {
-        let remark = "the admission policy coxswain-leases is missing".to_owned();
+        let remark =
+            "the admission policy coxswain-leases is missing; apply deploy/kustomize/base".to_owned();
         (LeasePolicyState::Missing, Some("0".to_owned()), Some(remark))
     };
     let lead = |leading| sender.send_modify(|state| state.leading = leading);

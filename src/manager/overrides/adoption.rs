@@ -87,14 +87,14 @@ impl Overrides {
                 match marked {
                     Ok(()) => {
                         let lease = self.store.key();
-                        tracing::error!(%error, %lease, "Failed to create the Lease of overrides; the flags alone select controllers");
+                        tracing::error!(%error, %lease, "Failed to create the overrides' Lease; only the flags select controllers");
                         return Adoption::Pending { inherits };
                     }
                     Err(error) => tracing::warn!(%error, "Failed to mark the election Lease"),
                 }
             }
             let pause = FIRST_LOOK.next(&mut failures);
-            tracing::warn!(%error, again_in = ?pause, "Waiting for the Lease of overrides before controllers start");
+            tracing::warn!(%error, again_in = ?pause, "Failed to create the overrides' Lease; delaying the start of controllers");
             sleep(pause).await;
         }
     }
@@ -106,10 +106,10 @@ impl Overrides {
         loop {
             sleep(WHILE_LEADING.next(&mut failures)).await;
             match self.try_to_adopt(inherits.then_some(shared)).await {
-                Ok(()) => return tracing::info!(lease = %self.store.key(), "Created the Lease of overrides"),
+                Ok(()) => return tracing::info!(lease = %self.store.key(), "Created the overrides' Lease"),
                 Err(failure) => {
                     let error = failure.error();
-                    tracing::warn!(%error, lease = %self.store.key(), "Failed to create the Lease of overrides");
+                    tracing::warn!(%error, lease = %self.store.key(), "Failed to create the overrides' Lease");
                 }
             }
         }
@@ -143,7 +143,7 @@ impl Overrides {
             tracing::warn!(
                 controller = name,
                 user = entry.user,
-                "Override of the Lease that all groups shared is kept"
+                "Copied an override from the Lease shared by all groups"
             );
         }
         let written = self.write(&held, &changes).await.map(drop);

@@ -28,7 +28,7 @@ pub(in crate::manager) async fn advertised_host(bound: IpAddr, api_server: &Uri)
     match timeout(RESOLVE, towards(api_server)).await {
         Ok(Ok(address)) if !address.is_loopback() && !address.is_unspecified() => address.to_string(),
         Ok(Err(error)) => {
-            tracing::debug!(%error, "no local address towards the API server, advertising the host's name");
+            tracing::debug!(%error, "Failed to find the local address of the route to the API server; advertising the hostname");
             hostname()
         }
         _ => hostname(),

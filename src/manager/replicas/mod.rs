@@ -243,7 +243,7 @@ impl Replicas {
                 announced = &mut attempt => announced,
                 () = stop.cancelled() => {
                     if timeout(LAST_TRY, attempt).await.is_err() {
-                        tracing::debug!("a renewal of the replica's Lease is under way at the end");
+                        tracing::debug!("A renewal of the replica's Lease did not complete before shutdown");
                     }
                     return;
                 }
@@ -257,7 +257,7 @@ impl Replicas {
                 }
                 Err(error) => {
                     let pause = RETRY.next(&mut failures);
-                    tracing::warn!(%error, again_in = ?pause, "this replica is not announced");
+                    tracing::warn!(%error, again_in = ?pause, "Failed to announce this replica; retrying");
                     pause
                 }
             };

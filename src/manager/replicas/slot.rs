@@ -30,11 +30,11 @@ const NAMES: usize = 16;
 pub(super) enum AnnounceError {
     #[error(transparent)]
     Api(#[from] ApiError),
-    #[error("the Lease can't be edited: {0}")]
+    #[error("edit the Lease: {0}")]
     Wire(#[from] WireError),
-    #[error("no answer within {0:?}")]
+    #[error("timed out after {0:?}")]
     Timeout(Duration),
-    #[error("{NAMES} names in a row are taken by other Leases")]
+    #[error("the first {NAMES} Lease names are in use by other replicas")]
     NoName,
 }
 
@@ -71,10 +71,10 @@ impl Slot {
             if self.held.is_some() {
                 return Ok(());
             }
-            tracing::info!(lease = %held.metadata.name, "the replica's Lease is lost, taking another");
+            tracing::info!(lease = %held.metadata.name, "Lost the replica's Lease; creating another");
         }
         let taken = self.find(board, announcement).await?;
-        tracing::info!(lease = %taken.metadata.name, "announced");
+        tracing::info!(lease = %taken.metadata.name, "Announced this replica");
         self.held = Some(taken);
         Ok(())
     }
@@ -141,14 +141,16 @@ impl Slot {
         if self.store.may_delete() {
             match timeout(WITHDRAW, self.discard(Arc::clone(&held), true)).await {
                 Ok(Ok(())) => return,
-                Ok(Err(error)) => tracing::warn!(lease = %name, %error, "the replica's Lease is not deleted"),
-                Err(_) => tracing::warn!(lease = %name, "the replica's Lease is not deleted in time"),
+                Ok(Err(error)) => {
+                    tracing::warn!(lease = %name, %error, "Failed to delete the replica's Lease")
+                }
+                Err(_) => tracing::warn!(lease = %name, "Timed out deleting the replica's Lease"),
             }
         }
         match timeout(WITHDRAW, self.discard(held, false)).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(lease = %name, %error, "the replica's Lease is not released"),
-            Err(_) => tracing::warn!(lease = %name, "the replica's Lease is not released in time"),
+            Ok(Err(error)) => tracing::warn!(lease = %name, %error, "Failed to release the replica's Lease"),
+            Err(_) => tracing::warn!(lease = %name, "Timed out releasing the replica's Lease"),
         }
     }
 
@@ -179,11 +181,13 @@ impl Slot {
             match done {
                 Ok(()) => {
                     let identity = &*lease.spec.holder_identity;
-                    tracing::info!(lease = %name, identity, "removed what a dead replica has left");
+                    tracing::info!(lease = %name, identity, "Deleted the Lease of a dead replica");
                 }
                 // It lives after all, or somebody was faster.
                 Err(error) if error.is_outdated() => {}
-                Err(error) => tracing::warn!(lease = %name, %error, "a dead replica's Lease stays"),
+                Err(error) => {
+                    tracing::warn!(lease = %name, %error, "Failed to delete the Lease of a dead replica")
+                }
             }
         }
     }

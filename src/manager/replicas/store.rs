@@ -67,7 +67,7 @@ impl ApiStore {
         };
         match self.runtime.clients.ungated_as(CLIENT, DELETER) {
             Ok(Some(client)) => Ok(client),
-            Ok(None) => Err(unavailable("there are no credentials to delete Leases with".into())),
+            Ok(None) => Err(unavailable("no credentials to delete Leases".into())),
             Err(error) => Err(unavailable(Box::new(error))),
         }
     }
@@ -115,6 +115,6 @@ fn key(name: &str) -> Key {
 fn lease(object: AnyObject) -> Result<Arc<Lease>, ApiError> {
     downcast(object).ok_or_else(|| ApiError::Malformed {
         request: "lease of a replica".to_owned(),
-        what: "the answer to a Lease request is no Lease".to_owned(),
+        what: "the response is not a Lease".to_owned(),
     })
 }

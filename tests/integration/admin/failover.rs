@@ -118,7 +118,7 @@ async fn an_override_made_on_a_standby_holds_on_the_leader_and_on_the_next_one()
     assert_eq!((order.user.as_str(), order.reason.as_str()), ("operator", "until the morning"));
     in_phase(&on_standby, DEPLOYMENT, Phase::Disabled).await;
     // The health page shows it to callers with credentials alone.
-    for (caller, remark) in [(Caller::Admin, ", disabled by an override"), (Caller::Anonymous, "")] {
+    for (caller, remark) in [(Caller::Admin, ", disabled by override"), (Caller::Anonymous, "")] {
         let page = leader.page(caller, "/healthz?verbose").await;
         let line = format!("[+]{DEPLOYMENT} ok{remark}\n");
         assert!(page.status == 200 && page.text.contains(&line), "{}", page.text);
@@ -230,9 +230,10 @@ async fn a_slip_of_the_hand_changes_nothing_that_runs() {
     let told = || async {
         plane.kubectl(&[&["-n", LEASE_NAMESPACE, "get", "events", warnings][..], &messages].concat())
     };
-    let by_hand = format!("{CA_PUBLISHER} has an override that no replica wrote");
+    let by_hand = format!("the override of {CA_PUBLISHER} was edited outside the admin API");
     until("a warning", LIMIT, told, |told| told.contains(&by_hand)).await;
-    let is_audited = |line: &str| line.contains("overrides edited by hand") && line.contains(&by_hand);
+    let is_audited =
+        |line: &str| line.contains("Override edited outside the admin API") && line.contains(&by_hand);
     assert!(manager.log().lines().any(is_audited), "no line in the audit log");
 
     // A request puts an end to it.

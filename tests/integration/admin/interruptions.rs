@@ -225,7 +225,7 @@ async fn order_whose_caller_hangs_up_has_an_event_and_an_audit_line() {
 
     let audit_line = || async {
         let log = manager.log();
-        log.lines().find(|line| line.contains("admin call") && line.contains(reason)).map(str::to_owned)
+        log.lines().find(|line| line.contains("Admin call") && line.contains(reason)).map(str::to_owned)
     };
     let line = until("an audit line", LIMIT, audit_line, Option::is_some).await.expect("just seen");
     assert!(line.contains("changed") && line.contains("gone"), "{line}");

@@ -368,7 +368,7 @@ async fn hundreds_of_toggles_leave_nothing_behind() {
         assert_eq!(each.restarts, 0, "{each:?}");
     }
     // Not all of it may have passed faster than anything could follow.
-    let starts = manager.log().matches("\"started\" controller=").count();
+    let starts = manager.log().matches("\"Controller started\" controller=").count();
     eprintln!("controllers were started {starts} times");
     assert!(starts > toggles / 4, "started {starts} times only");
     assert_unharmed(&plane, &manager);

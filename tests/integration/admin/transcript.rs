@@ -81,7 +81,7 @@ const OPERATION: &[&str] = &[
 ];
 
 const VIEWER: Part = Part(
-    "With the token of one who may only look",
+    "With the token of an account that can only view",
     &[
         "TOKEN=$(kubectl create token default)",
         "call -d '{\"name\": \"replicaset\"}' $ADMIN coxswain.admin.v1.ControllerService/DisableController",

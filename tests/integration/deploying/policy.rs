@@ -123,12 +123,13 @@ pub(super) async fn assert_reports(plane: &ControlPlane) {
             plane.kubectl(&["patch", kind, "coxswain-leases", "--type=merge", "--patch", &patch]);
         };
         change(weaker);
-        let remark = "the admission policy coxswain-leases differs from the one of this version";
+        let remark =
+            "the admission policy coxswain-leases differs from this version's; apply deploy/kustomize/base";
         assert_reported(plane, LeasePolicy::Different, Some(remark)).await;
         change(shipped);
     }
     plane.kubectl(&["delete", "validatingadmissionpolicybinding", "coxswain-leases"]);
-    let remark = "the admission policy coxswain-leases is missing";
+    let remark = "the admission policy coxswain-leases is missing; apply deploy/kustomize/base";
     assert_reported(plane, LeasePolicy::Missing, Some(remark)).await;
 }
 

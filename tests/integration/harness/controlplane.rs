@@ -422,7 +422,7 @@ impl Manager<'_> {
     pub(crate) async fn await_start(&self, limit: Duration) {
         let log = || async { self.log() };
         until(&format!("{} leads", self.name), limit, log, |text| {
-            text.contains("Caches are synced") || text.contains("\"started\" controller=")
+            text.contains("Caches are synced") || text.contains("\"Controller started\" controller=")
         })
         .await;
     }

@@ -1,4 +1,5 @@
-// Command leader prints the identity of the leader: leader API_SERVER CA_FILE TOKEN_FILE. In a pod, InCluster has the three.
+// Command leader prints the identity of the leader. Usage: leader API_SERVER CA_FILE TOKEN_FILE. In a pod, InCluster
+// returns the three values.
 package main
 
 import (

@@ -1,8 +1,7 @@
 """Connects to the admin API of Coxswain, a Kubernetes controller manager.
 
-The messages and stubs are generated; see `coxswain.admin.v1`. What is written by hand is the small part around them:
-`connect` makes a client of one replica, a `Finder` finds the replicas by their Leases, and a `Follower` sends calls to
-the one that leads.
+`coxswain.admin.v1` contains the generated messages and stubs. This package adds connections: `connect` creates a client
+of one replica, a `Finder` finds the replicas by their Leases, and a `Follower` sends calls to the leader.
 """
 
 from coxswain.admin.connection import Client, Options, connect

@@ -1,4 +1,4 @@
-"""A connection to one replica: TLS, credentials, and the files that they are in."""
+"""Connections to one replica: TLS, credentials and their files."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ _BEGIN = b"-----BEGIN CERTIFICATE-----"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Whom to trust and who one is. Without any, gRPC's own authorities are trusted and no credentials shown.
+    """Contains the trusted CAs and the caller's credentials.
 
-    `ca_file` holds the authorities (PEM) that may vouch for the server; `ca` is the same, but its content. `cert_file`
-    and `key_file` are a client certificate (PEM). These files are read anew for every call: when they have changed, the
-    call gets a new connection. `token` is a bearer token; `token_file` holds one that is read anew for every call.
-    `server_name` is expected in the server's certificate instead of the address' host.
+    Without options, gRPC's default CAs are trusted and no credentials are sent. `ca_file` is a file with the trusted CAs
+    (PEM); `ca` is the content of such a file. `cert_file` and `key_file` are the files of a client certificate and its
+    key (PEM). These files are read for every call; after a change, the call opens a new connection. `token` is a bearer
+    token; `token_file` is a file with a bearer token, read for every call. `server_name` is the name to expect in the
+    server's certificate, instead of the host of the address.
     """
 
     ca_file: str | Path | None = None
@@ -43,41 +44,41 @@ class Options:
 
     def __post_init__(self) -> None:
         if (self.cert_file is None) != (self.key_file is None):
-            raise ValueError("of cert_file and key_file only one is given: both or neither are allowed")
+            raise ValueError("cert_file and key_file: set both or neither")
         if self.token is not None and self.token_file is not None:
-            raise ValueError("token and token_file are both given: one is allowed")
+            raise ValueError("token and token_file are both set; set only one")
         if self.ca is not None and self.ca_file is not None:
-            raise ValueError("ca and ca_file are both given: one is allowed")
+            raise ValueError("ca and ca_file are both set; set only one")
 
     @property
     def has_token(self) -> bool:
-        """Whether there is a token."""
+        """True if a token or a token file is set."""
         return self.token is not None or self.token_file is not None
 
     def read_token(self) -> str | None:
-        """The token as it is now."""
+        """Returns the current token."""
         if self.token_file is None:
             return self.token
         token = Path(self.token_file).read_text().strip()
         if not token:
-            raise ValueError(f"{self.token_file}: there is no token in it")
+            raise ValueError(f"token file {self.token_file}: the file contains no token")
         return token
 
     def read_files(self, last: Files | None = None) -> Files:
-        """The files as they are now, or `last` if that is the same.
+        """Returns the current content of the files, or `last` if nothing changed.
 
-        Raises `OSError` or `ValueError` if they can't be read, or do not fit each other.
+        Raises `OSError` or `ValueError` if a file cannot be read, or the key does not match the certificate.
         """
         ca = self.ca if self.ca_file is None else Path(self.ca_file).read_bytes()
         if ca is not None and _BEGIN not in ca:
-            raise ValueError(f"{self.ca_file or 'ca'}: there is no certificate (PEM) in it")
+            raise ValueError(f"{self.ca_file or 'ca'}: contains no certificate (PEM)")
         if self.cert_file is None or self.key_file is None:
             return Files(ca, None, None)
         files = Files(ca, Path(self.cert_file).read_bytes(), Path(self.key_file).read_bytes())
         if files == last:
             return last
         try:
-            # gRPC says nothing about a key that is another certificate's. It takes no password, so none is asked for.
+            # gRPC does not check that the key matches the certificate. It does not support passwords.
             ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(self.cert_file, self.key_file, password="")
         except ssl.SSLError as error:
             raise ValueError(f"{self.cert_file} with {self.key_file}: {error}") from error
@@ -86,7 +87,7 @@ class Options:
 
 @dataclasses.dataclass(frozen=True)
 class Files:
-    """What the files hold."""
+    """Contains the content of the files."""
 
     ca: bytes | None
     cert: bytes | None
@@ -94,7 +95,7 @@ class Files:
 
 
 class Client:
-    """All services of one replica. Closing it ends all calls on it."""
+    """Contains all services of one replica. Closing the client cancels all its calls."""
 
     def __init__(self, channel: grpc.Channel) -> None:
         self.channel = channel
@@ -104,7 +105,7 @@ class Client:
         self.queues = QueueServiceStub(channel)
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Closes the connection."""
         self.channel.close()
 
     def __enter__(self) -> Client:
@@ -130,9 +131,9 @@ def connect(
     token_file: str | Path | None = None,
     server_name: str | None = None,
 ) -> Client:
-    """Makes a client of the replica at `address` ("host:port"). The connection is made with the first call.
+    """Returns a client of the replica at `address` ("host:port"). The first call opens the connection.
 
-    The rest is as in `Options`.
+    The other arguments are those of `Options`.
     """
     return connect_with(
         address,
@@ -149,7 +150,7 @@ def connect(
 
 
 def connect_with(address: str, options: Options) -> Client:
-    """Does what `connect` does."""
+    """Returns a client of the replica at `address`, like `connect`."""
     arguments: list[tuple[str, int | str]] = list(_KEEPALIVE)
     if options.server_name is not None:
         arguments.append(("grpc.ssl_target_name_override", options.server_name))
@@ -178,7 +179,7 @@ class _Bearer(grpc.AuthMetadataPlugin):
 
 
 class _Generation:
-    """A channel, what the files held when it was made, and how many calls are on it."""
+    """A channel with the content of its files and the number of its calls."""
 
     def __init__(self, channel: grpc.Channel, files: Files) -> None:
         self.channel = channel
@@ -187,10 +188,10 @@ class _Generation:
 
 
 class RotatingChannel(grpc.Channel):
-    """A channel that becomes another one when its files change, because gRPC reads credentials once per channel.
+    """A channel that opens a new channel when its files change, because gRPC reads credentials once per channel.
 
-    Calls that run stay where they are, and the channel of old is closed with the last of them. While the files can't be
-    read or do not fit each other, what was read last holds, and a warning is logged (`coxswain.admin`).
+    Running calls stay on the old channel, which is closed after its last call. While the files cannot be read or do not
+    match, the previous credentials are used, and the logger `coxswain.admin` logs a warning.
     """
 
     def __init__(self, read: Callable[[Files | None], Files], dial: Callable[[Files], grpc.Channel]) -> None:
@@ -198,7 +199,7 @@ class RotatingChannel(grpc.Channel):
         self._dial = dial
         self._lock = threading.Lock()
         self._closed = False
-        # Channels of old that calls are on.
+        # Old channels with running calls.
         self._old: list[_Generation] = []
         self._watchers: list[Callable[[grpc.ChannelConnectivity], None]] = []
         self._warned = ""
@@ -206,16 +207,16 @@ class RotatingChannel(grpc.Channel):
         self._current = _Generation(dial(files), files)
 
     def enter(self) -> _Generation:
-        """The channel for a call that begins."""
+        """Returns the channel for a new call."""
         files: Files | None = None
         warning = ""
         try:
             files = self._read(self._current.files)
         except (OSError, ValueError) as error:
             warning = str(error)
-        # Once, and not with every call.
+        # Logged once, not for every call.
         if warning and warning != self._warned:
-            _LOG.warning("the credentials read last go on to be used: %s", warning)
+            _LOG.warning("Failed to read the credentials; using the previous ones: %s", warning)
         self._warned = warning
         old: _Generation | None = None
         with self._lock:
@@ -234,14 +235,14 @@ class RotatingChannel(grpc.Channel):
         return generation
 
     def leave(self, generation: _Generation) -> None:
-        """A call on this channel has ended."""
+        """Records the end of a call on this channel."""
         with self._lock:
             generation.calls -= 1
             done = generation in self._old and generation.calls == 0
             if done:
                 self._old.remove(generation)
         if done:
-            # A stream ends on a thread of the channel itself, which can't wait for its own end.
+            # A stream ends on a thread of the channel, which cannot wait for itself.
             threading.Thread(target=generation.channel.close, daemon=True).start()
 
     def close(self) -> None:
@@ -288,7 +289,7 @@ class RotatingChannel(grpc.Channel):
 
 
 class _Method:
-    """A method of a service, called on the channel of the moment."""
+    """A method of a service, called on the current channel."""
 
     def __init__(self, channel: RotatingChannel, kind: str, args: Any, kwargs: Any) -> None:
         self._channel = channel
@@ -315,7 +316,7 @@ class _Method:
         try:
             method = getattr(generation.channel, self._kind)(*self._args, **self._kwargs)
             result = getattr(method, how)(*args, **kwargs)
-            # Streams and futures go on; all others have ended.
+            # Streams and futures are still running; other calls have ended.
             ended = not (isinstance(result, grpc.RpcContext) and result.add_callback(leave))
             return result
         except BaseException:

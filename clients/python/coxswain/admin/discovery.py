@@ -1,4 +1,4 @@
-"""Which replicas there are, by the Leases that they keep, and what each of them may see of the caller."""
+"""Finds replicas by their Leases, and selects the credentials to send to each of them."""
 
 from __future__ import annotations
 
@@ -18,42 +18,42 @@ from typing import Any, Protocol
 from coxswain.admin.connection import Client, Options, connect_with
 
 DEFAULT_LEASE_NAME = "kube-controller-manager"
-"""The Lease by which the leader leads, unless the manager is told otherwise (--leader-elect-resource-name)."""
+"""Default name of the leader-election Lease (--leader-elect-resource-name)."""
 DEFAULT_LEASE_NAMESPACE = "kube-system"
-"""The namespace of that Lease (--leader-elect-resource-namespace)."""
+"""Default namespace of the leader-election Lease (--leader-elect-resource-namespace)."""
 
 CERTIFICATE_NAME = "coxswain.kube-system.svc"
-"""The name in the serving certificates of Coxswain that the cluster's CA signs, and in no certificate of a node."""
+"""Name in the serving certificates that the cluster's CA signs for Coxswain. Certificates of nodes must not contain it."""
 
 _REPLICA_NAMESPACE = "kube-system"
 _REPLICA_SELECTOR = "coxswain.dev/component=replica"
 _ADDRESS = "coxswain.dev/admin-address"
 _AUTHORITY = "coxswain.dev/admin-ca"
-# The Lease by which the replica leads, as "NAMESPACE/NAME", and the replica's identity.
+# The replica's leader-election Lease, as "NAMESPACE/NAME", and the replica's identity.
 _LEASE = "coxswain.dev/lease"
 _POD = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _SECONDS = 10.0
-# A Lease has some kilobytes at most.
+# A Lease has at most some kilobytes.
 _MAX_ANSWER = 16 << 20
-# What a host may look like. A Lease says where to call, so nothing may pass that gRPC takes for a scheme.
+# Matches valid hosts. The address comes from a Lease, so it must not contain a scheme of gRPC.
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
 @dataclasses.dataclass(frozen=True)
 class Lease:
-    """What counts here of a Lease (coordination.k8s.io/v1)."""
+    """Contains the used fields of a Lease (coordination.k8s.io/v1)."""
 
     name: str
     annotations: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    # Empty if nobody holds it.
+    # Empty if the Lease has no holder.
     holder_identity: str = ""
-    # The holder's last sign of life, with a time zone, and for how long it counts.
+    # Time of the last renewal, with a time zone, and the time from it to the expiry.
     renew_time: datetime | None = None
     lease_duration: timedelta = timedelta(0)
 
     @classmethod
     def from_json(cls, lease: Mapping[str, Any]) -> Lease:
-        """Reads the JSON of a Lease."""
+        """Parses the JSON of a Lease."""
         metadata, spec = lease.get("metadata") or {}, lease.get("spec") or {}
         renewed = spec.get("renewTime")
         return cls(
@@ -68,48 +68,48 @@ class Lease:
 class Leases(Protocol):
     """Reads Leases from the cluster.
 
-    `ApiServer` does so; who has a client of the cluster already writes the two methods with it.
+    `ApiServer` implements it. You can also implement it with an existing client of the cluster.
     """
 
     def list(self, namespace: str, label_selector: str) -> Iterable[Lease]:
-        """Lists the Leases of a namespace that have a label."""
+        """Lists the Leases of a namespace that match a label selector."""
 
     def get(self, namespace: str, name: str) -> Lease | None:
-        """Reads one Lease. `None` if there is none of this name, or if the caller may not read it."""
+        """Returns one Lease; `None` if the Lease does not exist or the caller cannot read it."""
 
 
 class ApiServerError(Exception):
-    """The API server does not answer, or not as it should."""
+    """A request to the API server failed."""
 
 
 class ApiServer:
-    """Reads Leases from the cluster's API server, over HTTPS and nothing else.
+    """Reads Leases from the cluster's API server. It requires HTTPS.
 
-    `server` is "https://HOST[:PORT]". The files of `options` are read anew for every request.
+    `server` is "https://HOST[:PORT]". The files of `options` are read for every request.
     """
 
     def __init__(self, server: str, options: Options) -> None:
         url = urllib.parse.urlsplit(server)
         if url.scheme != "https" or not url.hostname or "@" in url.netloc:
-            raise ValueError(f"{server!r} is no API server: https://HOST[:PORT] is allowed")
+            raise ValueError(f"API server {server!r}: expected https://HOST[:PORT]")
         if options.server_name is not None:
-            raise ValueError("server_name is given: an API server has the name in its URL, and no other is allowed")
+            raise ValueError("server_name must be unset: the URL contains the name of the API server")
         self._host, self._port, self._path = url.hostname, url.port, url.path.rstrip("/")
         self._options = options
         self._context()
 
     def list(self, namespace: str, label_selector: str) -> list[Lease]:
-        """Lists Leases by a label."""
+        """Lists the Leases of a namespace that match a label selector."""
         query = urllib.parse.urlencode({"labelSelector": label_selector})
         path = f"{_leases(namespace)}?{query}"
         status, answer = self._get(path)
         if status == 200:
             return [Lease.from_json(lease) for lease in answer.get("items") or []]
-        hint = " (the Role coxswain-admin-discovery allows it)" if status == 403 else ""
+        hint = " (bind the Role coxswain-admin-discovery)" if status == 403 else ""
         raise ApiServerError(f"GET {path}: {status} {answer.get('message', '')}{hint}")
 
     def get(self, namespace: str, name: str) -> Lease | None:
-        """Reads one Lease."""
+        """Returns one Lease; `None` if the Lease does not exist or the caller cannot read it."""
         path = f"{_leases(namespace)}/{urllib.parse.quote(name, safe='')}"
         status, answer = self._get(path)
         if status in (403, 404):
@@ -131,7 +131,7 @@ class ApiServer:
         token = self._options.read_token()
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
-        # Each request has a connection of its own: they are rare, and rotated certificates count at once.
+        # Each request opens a connection: requests are rare, and rotated certificates apply at once.
         connection = http.client.HTTPSConnection(
             self._host, self._port, timeout=_SECONDS, context=self._context()
         )
@@ -147,13 +147,13 @@ class ApiServer:
             answer = json.loads(body)
         except ValueError as error:
             if response.status == 200:
-                raise ApiServerError(f"GET {path}: no JSON of Leases: {error}") from error
+                raise ApiServerError(f"GET {path}: decode the Leases: {error}") from error
             answer = {}
         return response.status, answer if isinstance(answer, dict) else {}
 
 
 def _ascii(pem: bytes | None) -> str | None:
-    # What is no ASCII stands in comments.
+    # Only comments contain non-ASCII characters.
     return None if pem is None else pem.decode("ascii", "ignore")
 
 
@@ -162,10 +162,10 @@ def _leases(namespace: str) -> str:
 
 
 def in_cluster() -> tuple[str, Options]:
-    """Says, in a pod, where the API server is and who the pod's service account is there."""
+    """Returns the URL of the API server and the options of the pod's service account. It works only in a pod."""
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:
-        raise ValueError("this is no pod: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not both set")
+        raise ValueError("not in a pod: KUBERNETES_SERVICE_HOST or KUBERNETES_SERVICE_PORT is unset")
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     return server, Options(ca_file=_POD / "ca.crt", token_file=_POD / "token")
 
@@ -176,12 +176,12 @@ class Replica:
 
     # Host and port.
     address: str
-    # The name of its Lease, and its own in the leader election; empty if no Lease told of it.
+    # Name of the replica's Lease, and identity in the leader election; empty if the replica was not found by a Lease.
     name: str = ""
     identity: str = ""
-    # Who vouches for it (PEM) by its Lease, which whoever may write Leases may have written; empty if nobody.
+    # CA (PEM) in the replica's Lease; empty if the Lease contains none. Any account that can write Leases can set it.
     authority: str = ""
-    # Whether it holds the Lease by which the leader leads.
+    # True if the replica holds the leader-election Lease.
     leads: bool = False
 
     def __str__(self) -> str:
@@ -190,42 +190,43 @@ class Replica:
 
 @dataclasses.dataclass(frozen=True)
 class Replicas:
-    """What the Leases tell."""
+    """Contains the result of reading the Leases."""
 
-    # Who may be called: the leader first, then the others by identity. Replicas that seem dead are among them only if
-    # all do, for it may be this machine's clock.
+    # Replicas to call: the leader first, then the others by identity. It contains replicas with expired Leases only if
+    # all Leases are expired, because this machine's clock may be wrong.
     candidates: Sequence[Replica]
-    # Who else there is, and why they are not called.
+    # Descriptions of the other replicas, with the reasons why they are not called.
     passed_over: Sequence[str] = ()
-    # Who leads, a manager of another make perhaps; empty if nobody does, or if the caller may not know.
+    # Identity of the Lease's holder, which may be a kube-controller-manager; empty if the Lease has no holder, or the
+    # caller cannot read the Lease.
     holder: str = ""
 
     def at(self, address: str) -> Replica:
-        """The replica at an address that another one has named."""
+        """Returns the replica at an address that another replica returned."""
         return next((each for each in self.candidates if each.address == address), Replica(address))
 
 
 class NotVouchedFor(Exception):
-    """A replica that a token is not sent to."""
+    """The replica is not trusted with the caller's token."""
 
     def __init__(self) -> None:
         super().__init__(
-            "only its Lease says that it is a replica, and a token is not sent on that alone: give ca_file, "
-            "server_name, a client certificate, cluster_ca_file, or trust_announced"
+            "refusing to send a token: only its own Lease identifies this replica; set ca_file, server_name, "
+            "a client certificate, cluster_ca_file or trust_announced"
         )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Finder:
-    """Finds the replicas, and connects to them as somebody whom it does not give away.
+    """Finds the replicas and connects to them, without sending a token to an untrusted server.
 
-    `leases` tells which replicas there are; `addresses` names some ("host:port") in its place. `options` say who one is,
-    and whom to trust whatever a Lease says. `cluster_ca_file` holds the cluster's authorities (PEM), those of the API
-    server: they are trusted at a replica that neither `options` nor its Lease name an authority for. They sign the
-    certificates of nodes as well, so a token goes only to a certificate for `CERTIFICATE_NAME`. `trust_announced`
-    sends a token to a replica that only its own Lease vouches for: whoever may write Leases in kube-system can then
-    get it. A client certificate gives nothing away, and needs no such consent. `lease_name` and `lease_namespace` are
-    those of the Lease by which the leader leads.
+    `leases` reads the replicas' Leases; `addresses` ("host:port") can be set instead, and one address is enough to find
+    the leader. `options` contain the caller's credentials, and CAs to trust regardless of Leases. `cluster_ca_file` is a
+    file with the CAs (PEM) of the cluster's API server, which are trusted if neither `options` nor the replica's Lease
+    contains a CA. These CAs also sign certificates of nodes, so a token is sent only to a server with a certificate for
+    `CERTIFICATE_NAME`. `trust_announced` allows sending a token to a replica whose CA only its own Lease contains: any
+    account that can write Leases in kube-system can then steal the token. A client certificate cannot be stolen and does
+    not require this. `lease_name` and `lease_namespace` are those of the leader-election Lease.
     """
 
     leases: Leases | None = None
@@ -239,20 +240,23 @@ class Finder:
 
     def __post_init__(self) -> None:
         if (self.leases is None) == (not self.addresses):
-            raise ValueError("of leases and addresses exactly one is to be given")
+            raise ValueError("set exactly one of leases and addresses")
 
     def replicas(self) -> Replicas:
-        """Reads the Leases, and tells which replicas to call and which not."""
+        """Reads the Leases and returns the replicas to call."""
         if self.leases is None:
             return Replicas([Replica(address) for address in self.addresses])
         leases = list(self.leases.list(_REPLICA_NAMESPACE, _REPLICA_SELECTOR))
-        # Without it, those who answer know who leads.
+        # Without this Lease, each replica returns the leader.
         main = self.leases.get(self.lease_namespace, self.lease_name)
         group = f"{self.lease_namespace}/{self.lease_name}"
         return choose(leases, group, main.holder_identity if main is not None else "", self.now())
 
     def connect(self, replica: Replica) -> Client:
-        """Makes a client of a replica, with the credentials that it may see; `NotVouchedFor` if that would be none."""
+        """Returns a client of a replica, with the credentials that the replica is trusted with.
+
+        Raises `NotVouchedFor` if the replica is not trusted with the caller's only credentials.
+        """
         _check_address(replica.address)
         decision = self._facts(replica).decide()
         if decision is None:
@@ -270,26 +274,26 @@ class Finder:
             return connect_with(replica.address, options)
         except ValueError as error:
             if decision.voucher == "announcement":
-                raise ValueError(f"with the authority that the Lease of {replica} announces: {error}") from error
+                raise ValueError(f"load the CA in the Lease of {replica}: {error}") from error
             raise
 
     def hint(self, replica: Replica) -> str:
-        """Returns a hint for a replica that can't be reached because of the rule of trust."""
+        """Returns a hint for a replica that is unreachable because its CA or name is not trusted."""
         decision = self._facts(replica).decide()
         hint = ""
         if replica.authority and decision is not None and decision.voucher not in ("announcement", "authority"):
             hint = (
-                " (the authority that its Lease announces is not trusted with a token, unless trust_announced is given)"
+                " (with a token, the CA in the replica's Lease is not trusted; set trust_announced to trust it)"
             )
         if decision is not None and decision.name == "coxswain":
-            hint += f" (with cluster_ca_file a token is sent only to a server with a certificate for {CERTIFICATE_NAME})"
+            hint += f" (with cluster_ca_file, a token is sent only to a server with a certificate for {CERTIFICATE_NAME})"
         return hint
 
     def _facts(self, replica: Replica) -> Facts:
         return Facts(
             authority=self.options.ca_file is not None or self.options.ca is not None,
             trust_announced=self.trust_announced,
-            # Not whom a named replica names as the leader: that address is what a Lease says.
+            # The leader's address from a named replica is not named by the user, because it comes from a Lease.
             named=replica.address in self.addresses or self.options.server_name is not None,
             announced=bool(replica.authority),
             cluster_authority=self.cluster_ca_file is not None,
@@ -300,41 +304,41 @@ class Finder:
 
 @dataclasses.dataclass(frozen=True)
 class Decision:
-    """Whose word it is that a server is who it says, and whether the token goes to it."""
+    """Contains the source of the CA that verifies a server, and whether the token is sent."""
 
     voucher: str
     send_token: bool
-    # The name that the server's certificate must have: "address" for the host of the address or `server_name`,
-    # "coxswain" for `CERTIFICATE_NAME`.
+    # Name to expect in the server's certificate: "address" for the host of the address or `server_name`, "coxswain" for
+    # `CERTIFICATE_NAME`.
     name: str
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What decides about trust.
+    """Contains the facts that determine trust.
 
-    Whoever may write Leases in kube-system may announce a replica, its address and its authority. So an announcement is
-    good for client certificates, which prove the caller without giving anything away, and not for tokens, which are the
-    caller to whoever holds them. The command line has the same rule; a test sees to that.
+    Any account that can write Leases in kube-system can announce a replica with its own address and CA. An announcement
+    is therefore sufficient for a client certificate, which a server cannot steal, but not for a token. The command line
+    has the same rules, which a test compares.
     """
 
-    # The user has named an authority.
+    # The user set a CA.
     authority: bool
-    # The user trusts announcements with a token.
+    # The user allows sending a token to a replica that only its Lease identifies.
     trust_announced: bool
-    # The user has named the server.
+    # The user set the server's address or name.
     named: bool
-    # The replica announces an authority.
+    # The replica's Lease contains a CA.
     announced: bool
-    # The user has named the cluster's authority.
+    # The user set the cluster's CA.
     cluster_authority: bool
-    # The caller has a token, a client certificate.
+    # The caller has a token, or a client certificate.
     token: bool
     certificate: bool
 
     def decide(self) -> Decision | None:
-        """Decides. `None` if nobody vouches for the server, and the token is all that the caller has."""
-        # Who has nothing to give away may ask anybody: the answer is a refusal.
+        """Returns the decision; `None` if the caller has only a token and the server is not trusted with it."""
+        # A caller without a token can call any server, because no credential can be stolen.
         gives_nothing_away = self.certificate or not self.token
         name = "address"
         if self.authority:
@@ -342,22 +346,22 @@ class Facts:
         elif self.announced and (self.trust_announced or gives_nothing_away):
             voucher, vouched = "announcement", self.trust_announced
         elif self.cluster_authority:
-            # The cluster's CA vouches for nodes as well: only a server with Coxswain's name gets a token, unless the
-            # user has named it. A client certificate needs no other name than that of the address.
+            # The cluster's CA also signs for nodes: a token is sent only to a server with Coxswain's name, unless the user
+            # set the server. With a client certificate, the host of the address is sufficient.
             if not self.named and not gives_nothing_away:
                 name = "coxswain"
             voucher, vouched = "cluster", self.named or name == "coxswain"
         else:
-            # The system's authorities vouch for names, and anybody may have one: the user has to have named this one.
+            # The system's CAs sign for any owner of a name, so the user must have set this server.
             voucher, vouched = "system", self.named
         send_token = self.token and vouched
         return Decision(voucher, send_token, name) if send_token or gives_nothing_away else None
 
 
 def _leads_by(lease: Lease, main: str, holder: str) -> str:
-    """The Lease by which a replica leads.
+    """Returns the leader-election Lease of a replica.
 
-    A replica of an older version announces none: it is the one that it holds, and else the default one.
+    Replicas of older versions do not announce it: it is the Lease that the replica holds, or else the default one.
     """
     name, _, identity = lease.annotations.get(_LEASE, "").partition(" ")
     # An annotation with another identity is left over from a predecessor.
@@ -367,22 +371,22 @@ def _leads_by(lease: Lease, main: str, holder: str) -> str:
 
 
 def choose(leases: Iterable[Lease], main: str, holder: str, now: datetime) -> Replicas:
-    """Decides whom to call of the replicas that lead by the Lease `main`."""
+    """Returns the replicas to call, among those with the leader-election Lease `main`."""
     alive: list[Replica] = []
     silent: list[tuple[timedelta, Replica]] = []
     passed_over: list[str] = []
     for lease in leases:
         identity = lease.holder_identity
-        # A Lease without a holder was given up: its replica has ended.
+        # A Lease without a holder was released: its replica has stopped.
         if not identity:
             continue
         other = _leads_by(lease, main, holder)
         if other != main:
-            passed_over.append(f"{identity} leads by another Lease, {other}")
+            passed_over.append(f"{identity} uses another leader-election Lease, {other}")
             continue
         address = lease.annotations.get(_ADDRESS, "")
         if not address:
-            passed_over.append(f"{identity} serves no admin API")
+            passed_over.append(f"{identity} does not serve the admin API")
             continue
         authority = lease.annotations.get(_AUTHORITY, "")
         replica = Replica(address, lease.name, identity, authority, leads=identity == holder)
@@ -391,8 +395,8 @@ def choose(leases: Iterable[Lease], main: str, holder: str, now: datetime) -> Re
             alive.append(replica)
             continue
         silent.append((since, replica))
-        never = "has never given a sign of life"
-        seconds = f"has given no sign of life for {int(since.total_seconds())}s"
+        never = "has never renewed its Lease"
+        seconds = f"has not renewed its Lease for {int(since.total_seconds())}s"
         passed_over.append(f"{identity} {never if lease.renew_time is None else seconds}")
     alive.sort(key=lambda each: (not each.leads, each.identity))
     silent.sort(key=lambda each: (each[0], each[1].identity))
@@ -408,4 +412,4 @@ def _check_address(address: str) -> None:
     except ValueError:
         is_host = False
     if not is_host or not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) < 65536:
-        raise ValueError(f"{address!r} is no address of a replica: HOST:PORT is allowed")
+        raise ValueError(f"replica address {address!r}: expected HOST:PORT")

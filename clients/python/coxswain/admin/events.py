@@ -1,4 +1,4 @@
-"""How far a stream of events has been shown, so that another stream goes on from there."""
+"""Tracks the position in a stream of events, so that another stream can resume from it."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from coxswain.admin.v1 import events_pb2
 # The supported offset between the clocks of two replicas. The alert CoxswainClockOffset allows each replica 30 seconds from the clock
 # of the API server.
 _CLOCK_OFFSET = timedelta(seconds=60)
-# Bounds how many logs of former leaders a position remembers.
+# Maximum number of logs of former leaders in a position.
 _MAX_FORMER_LOGS = 16
 
 
 class Position:
-    """A position in the log of a replica, and in time for the log of another one."""
+    """A position in the log of a replica, and in time for the log of another replica."""
 
     def __init__(self, request: events_pb2.StreamEventsRequest | None, now: datetime) -> None:
         self._request = events_pb2.StreamEventsRequest()
         if request is not None:
             self._request.CopyFrom(request)
-        # Log and number of the last event, and whether there was one.
+        # Log and sequence number of the last event, and whether an event was received.
         self._log_id, self._sequence, self._is_known = "", 0, False
-        # How far the logs of former leaders were followed, the oldest first, and how far this one was followed then.
+        # Positions in the logs of former leaders, oldest first, and the last sequence number that was shown of this log.
         self._former: dict[str, int] = {}
         self._shown = 0
-        # The time of the event that was shown last, and the time before which events are hidden while catching up.
+        # Time of the last shown event, and the time before which events are hidden while catching up.
         self._latest = self._oldest = now
-        # Whether the past is being sent, and whether it is that of another replica.
+        # Whether past events are being sent, and whether they are those of another replica.
         self._replaying, self._catching_up = False, False
 
     @property
@@ -36,14 +36,14 @@ class Position:
 
     @property
     def is_callers(self) -> bool:
-        """Whether the next stream begins where the caller's request does, in the caller's log if it names one."""
+        """True if the next stream starts at the position of the caller's request."""
         return not self._is_known
 
     @property
     def leaves_leadership_out(self) -> bool:
-        """Whether the stream goes on without LeadershipChanged events.
+        """True if the filter excludes LeadershipChanged events.
 
-        These are about no controller and no object, and of severity INFO.
+        These events have no controller, no object and severity INFO.
         """
         wanted = self._request.filter
         if self.replay_only:
@@ -53,7 +53,7 @@ class Position:
         return bool(wanted.types) and events_pb2.EVENT_TYPE_LEADERSHIP_CHANGED not in wanted.types
 
     def request(self) -> events_pb2.StreamEventsRequest:
-        """The request of the stream that goes on from here."""
+        """Returns the request that resumes the stream from this position."""
         self._replaying = True
         request = events_pb2.StreamEventsRequest()
         request.CopyFrom(self._request)
@@ -62,13 +62,13 @@ class Position:
         return request
 
     def rest(self) -> events_pb2.StreamEventsRequest:
-        """The request for what the replica's log has from here on, without waiting for more."""
+        """Returns the request for the remaining events in the replica's log, without new events."""
         request = self.request()
         request.replay_only = True
         return request
 
     def forget_log(self) -> None:
-        """Has the next stream begin with all that the log of another replica has."""
+        """Makes the next stream start with all events in the log of another replica."""
         self._former.pop(self._log_id, None)
         self._former[self._log_id] = self._sequence
         if len(self._former) > _MAX_FORMER_LOGS:
@@ -77,7 +77,7 @@ class Position:
         self._oldest = self._latest - _CLOCK_OFFSET
 
     def take(self, answer: events_pb2.StreamEventsResponse) -> bool:
-        """Takes note of an answer. Returns whether it is to be shown."""
+        """Updates the position by a response. Returns True if the response is to be shown."""
         item = answer.WhichOneof("item")
         if item == "started":
             if self._log_id != answer.started.log_id:
@@ -97,7 +97,7 @@ class Position:
         return True
 
     def has_moved(self, answer: events_pb2.StreamEventsResponse) -> bool:
-        """Whether an answer of the present tells that the replica no longer leads."""
+        """Returns True if a new event shows that the replica no longer leads."""
         return not self._replaying and is_deposed(answer)
 
     def _go_on_to(self, sequence: int) -> None:
@@ -105,13 +105,13 @@ class Position:
 
 
 def leadership() -> events_pb2.StreamEventsRequest:
-    """The request for new LeadershipChanged events alone."""
+    """Returns the request for new LeadershipChanged events only."""
     wanted = events_pb2.EventFilter(types=[events_pb2.EVENT_TYPE_LEADERSHIP_CHANGED])
     return events_pb2.StreamEventsRequest(filter=wanted)
 
 
 def is_deposed(answer: events_pb2.StreamEventsResponse) -> bool:
-    """Whether an answer shows that its replica does not lead."""
+    """Returns True if a response shows that its replica does not lead."""
     if answer.WhichOneof("item") != "event":
         return False
     return answer.event.WhichOneof("details") == "leadership_changed" and not answer.event.leadership_changed.leading

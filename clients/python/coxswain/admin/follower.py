@@ -1,4 +1,4 @@
-"""Sends calls to the replica that leads, whichever that is by then."""
+"""Sends calls to the current leader."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ R = TypeVar("R")
 _DOMAIN = "admin.coxswain.dev"
 _NOT_LEADER = "NOT_LEADER"
 _EVENT_LOG_CHANGED = "EVENT_LOG_CHANGED"
-# A stream that ends so has ended with its replica or its connection.
+# Status codes of a stream whose replica stopped or whose connection was lost.
 _LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL, grpc.StatusCode.CANCELLED)
-_DEPOSED, _ENDED = "the replica no longer leads", "the replica has ended the stream"
-# A replica that is there says sooner who leads.
+_DEPOSED, _ENDED = "the replica no longer leads", "the replica closed the stream"
+# A live replica responds sooner.
 _PROBE_SECONDS = 5.0
-# An election takes seconds: the first pause is short, and each is twice as long as the one before.
+# An election takes seconds. Each pause is twice as long as the previous one.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 4.0
 
 
 class NoLeader(Exception):
-    """Nobody could be found who leads. The cause is what was said last."""
+    """No leader was found. The cause is the last error."""
 
 
 class _Unreachable(Exception):
-    """No replica answers. Nothing was sent, so it may be tried again."""
+    """No replica responds. The call can be repeated, because nothing was sent."""
 
 
 class _Session:
-    """A client, and how many calls are on it: it is closed with the last of them."""
+    """A client with the number of its calls. A retired session is closed after its last call."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -51,7 +51,7 @@ class _Session:
 
 
 class _Search:
-    """A search for the leader that is under way until `done`, and what others may have of it then."""
+    """A search for the leader, in progress until `done`, with the error for waiting calls."""
 
     def __init__(self) -> None:
         self.done = threading.Event()
@@ -59,10 +59,10 @@ class _Search:
 
 
 class _Guard:
-    """Cancels a stream of events when its replica no longer leads, whatever the filter of the stream leaves out."""
+    """Cancels a stream of events when its replica no longer leads, regardless of the stream's filter."""
 
     def __init__(self, client: Client, guarded: Any) -> None:
-        # Whether the replica no longer leads, and what the guard has cancelled the stream for.
+        # Whether the replica no longer leads, and the error for which the guard canceled the stream.
         self.is_deposed = False
         self.error: Exception | None = None
         self._guarded = guarded
@@ -83,9 +83,9 @@ class _Guard:
 
 
 class Follower:
-    """Follows the leader. It is for many threads at once, and looks for nothing before the first call.
+    """Sends calls to the current leader. It is thread-safe. The first call searches for the leader.
 
-    `attempts` bounds how often a call is sent.
+    `attempts` is the maximum number of attempts of a call.
     """
 
     def __init__(self, finder: Finder, *, attempts: int = 10) -> None:
@@ -95,17 +95,17 @@ class Follower:
         self._current: _Session | None = None
         self._search: _Search | None = None
         self._closed = False
-        # A test does not wait.
+        # Tests replace it.
         self._pause: Callable[[float], None] = time.sleep
 
     def call(self, call: Callable[[Client, float], R], timeout: float = 30.0) -> R:
-        """Runs `call` with a client of the leader and the seconds that are left of `timeout`.
+        """Runs `call` with a client of the leader and the remaining seconds of `timeout`.
 
-        If the error is that the replica does not lead (NOT_LEADER), the leader is found anew and `call` runs again:
-        NOT_LEADER says that nothing was done. Any other error is raised as it is, for what was done is not known then;
-        after UNAVAILABLE the next call finds the leader anew. `call` makes one request, for it runs again from its
-        beginning. `NoLeader` is raised when the attempts or the time are used up. Reading the Leases has a limit of
-        its own beside `timeout`: that of an `ApiServer` is ten seconds for each request.
+        If the replica does not lead (NOT_LEADER), the follower searches for the leader and runs `call` again: after
+        NOT_LEADER, nothing was changed. It raises any other error unchanged, because the request may have been applied.
+        After UNAVAILABLE, the next call searches for the leader. `call` must make exactly one request, because it can
+        run several times. Raises `NoLeader` after the last attempt or at the timeout. Reading the Leases has a separate
+        timeout: an `ApiServer` has 10 seconds for each request.
         """
         end = time.monotonic() + timeout
         wait, following, asked = _FIRST_PAUSE, "", set[str]()
@@ -117,7 +117,7 @@ class Follower:
                 if found is None and not isinstance(error, _Unreachable):
                     raise
                 following = found or ""
-                # Who is named for the first time is asked at once; else it is not settled yet who leads.
+                # A new address is called at once; otherwise the election is still in progress.
                 pause = 0.0 if following and following not in asked else wait
                 if attempt == self._attempts or time.monotonic() + pause >= end:
                     raise NoLeader(f"no leader in {attempt} attempts: {_text(error)}") from error
@@ -125,15 +125,15 @@ class Follower:
                     self._pause(pause)
                     wait = min(2 * wait, _LONGEST_PAUSE)
                 asked.add(following)
-        raise NoLeader("no attempt was allowed")
+        raise NoLeader("attempts must be at least 1")
 
     def step_down(
         self, request: leader_pb2.StepDownRequest | None = None, timeout: float = 30.0
     ) -> leader_pb2.StepDownResponse:
-        """Makes the replica that leads give up leadership: the one that is found first, and no other.
+        """Makes the current leader step down.
 
-        The request is sent once. If another replica leads by then, the error of the replica is raised (LEADER_CHANGED),
-        and no leader steps down. `NoLeader` is raised when nobody leads.
+        The follower sends the request once. If another replica has become the leader in the meantime, it raises the
+        replica's error (LEADER_CHANGED), and no leader steps down. Raises `NoLeader` if no replica leads.
         """
         end = time.monotonic() + timeout
         sent, following = leader_pb2.StepDownRequest(), ""
@@ -146,7 +146,7 @@ class Follower:
 
             leader = self.call(ask, timeout).leader
             if not leader.holder_identity:
-                raise NoLeader("nobody holds the Lease")
+                raise NoLeader("the Lease has no holder")
             sent.expected_leader_identity = leader.holder_identity
             if not leader.leading:
                 self._forget()
@@ -159,20 +159,20 @@ class Follower:
     def follow_events(
         self, request: events_pb2.StreamEventsRequest | None = None, timeout: float = 30.0
     ) -> Iterator[events_pb2.StreamEventsResponse]:
-        """Yields the answers of StreamEvents of the leader, for as long as they are read.
+        """Streams events of the leader and yields each response.
 
-        When the stream ends with its replica, its connection or its age, or when a LeadershipChanged event shows that the
-        replica no longer leads, the stream resumes at the leader: in the same log after the last event, and in the log of
-        another replica with the events there that are newer than the last one. The clocks of two replicas may differ, so
-        events of another replica are yielded that are up to 60 seconds older than the last one. Each stream begins with
-        a `started` answer, and `dropped` answers tell of gaps.
+        The follower resumes the stream at the leader when the replica stops, the connection is lost, the stream reaches
+        its maximum age, or a LeadershipChanged event shows that the replica no longer leads. In the same log, the stream
+        resumes after the last event. In the log of another replica, it resumes with the newer events. Because the clocks
+        of two replicas may differ, these include events that are up to 60 seconds older than the last one. Each stream
+        starts with a `started` response, and `dropped` responses report gaps.
 
-        If the filter leaves LeadershipChanged out, a second stream reads these events, and they are not yielded.
+        If the filter excludes LeadershipChanged events, a second stream reads them, and they are not yielded.
 
-        Other errors are raised as they are, EVENT_LOG_CHANGED among them: it means that the request has the `log_id` of a
-        log that the leader does not have. The events since then are in no log of the leader: call `follow_events` again
-        without `log_id`, with `since_sequence` 0 for all that the leader has. `NoLeader` is raised when no replica
-        resumes the stream. `timeout` bounds each search for the leader. With `replay_only` it ends after the past.
+        The follower raises other errors unchanged, including EVENT_LOG_CHANGED: the leader does not have the log of the
+        request's `log_id`, so the events since then are lost. In this case, call `follow_events` again without `log_id`,
+        and with `since_sequence` 0 for all events in the leader's log. Raises `NoLeader` if no replica resumes the
+        stream. `timeout` limits each search for the leader. With `replay_only`, it ends after the past events.
         """
         position = Position(request, datetime.now(timezone.utc))
         attempt, wait = 0, _FIRST_PAUSE
@@ -209,7 +209,7 @@ class Follower:
             wait = min(2 * wait, _LONGEST_PAUSE)
 
     def _events(self, position: Position, timeout: float) -> Generator[events_pb2.StreamEventsResponse, None, None]:
-        """One stream. A session on which it is lost is used no longer."""
+        """Yields the responses of one stream. If the stream is lost, its session is retired."""
         session = self._enter("", time.monotonic() + timeout)
         stream = session.client.events.StreamEvents(position.request())
         guard = _Guard(session.client, stream) if position.leaves_leadership_out else None
@@ -220,7 +220,7 @@ class Follower:
                 if guard is None or guard.error is None:
                     raise
                 if guard.is_deposed:
-                    # The guard may be ahead of the stream. Whatever ends the rest early, the next leader is due.
+                    # The guard may be ahead of the stream, so the rest of the log is read. Errors are ignored there.
                     stream = session.client.events.StreamEvents(position.rest())
                     with suppress(grpc.RpcError):
                         yield from stream
@@ -242,13 +242,13 @@ class Follower:
             self._sweep(session)
 
     def close(self) -> None:
-        """Ends the connection, once the calls on it have ended."""
+        """Closes the connection after the last call on it."""
         with self._lock:
             self._closed = True
         self._forget()
 
     def _forget(self) -> None:
-        """Has the next call find the leader anew."""
+        """Makes the next call search for the leader."""
         with self._lock:
             current = self._current
         if current is not None:
@@ -279,7 +279,7 @@ class Follower:
             self._sweep(session)
 
     def _enter(self, following: str, end: float) -> _Session:
-        """The session, with one more call. One of the calls that find that the leader is gone looks for the next one."""
+        """Adds a call to the session. Without a session, only one of the concurrent calls searches for the leader."""
         own = _Search()
         while True:
             with self._lock:
@@ -293,7 +293,7 @@ class Follower:
                     break
                 other = self._search
             if not other.done.wait(max(end - time.monotonic(), 0.0)):
-                raise _Unreachable("the time is over, and another call still looks for the leader")
+                raise _Unreachable("timed out while another call was searching for the leader")
             if other.error is not None:
                 raise _Unreachable(str(other.error))
         try:
@@ -304,7 +304,7 @@ class Follower:
                     self._current = session
             return session
         except _Unreachable as error:
-            # An error that comes of the time of this call is its own.
+            # An error caused by this call's timeout does not concern the other calls.
             if time.monotonic() < end:
                 own.error = error
             raise
@@ -327,7 +327,7 @@ class Follower:
             session.client.close()
 
     def _find(self, following: str, end: float) -> Client:
-        """Connects to who leads: `following` if that is known, else who the Leases say, else who a replica says."""
+        """Connects to the leader: `following` if it is set, else by the Leases, else by a replica's response."""
         replicas = self._finder.replicas()
         candidates = list(replicas.candidates)
         if following:
@@ -336,12 +336,12 @@ class Follower:
         refusals: list[Exception] = []
         for candidate in candidates:
             replica = candidate
-            # The replica itself, then the one that it names.
+            # The replica itself, then the leader that it returns.
             for _ in range(2):
                 try:
                     client = self._finder.connect(replica)
                 except (NotVouchedFor, ValueError) as error:
-                    # What one Lease says must not keep anybody from the other replicas.
+                    # An invalid Lease must not prevent calls to the other replicas.
                     refusals.append(error)
                     tried.append(f"{replica}: {error}")
                     break
@@ -359,21 +359,21 @@ class Follower:
                 client.close()
                 replica = replicas.at(elsewhere)
         if refusals and len(refusals) == len(tried):
-            # It would be the same the next time.
+            # Another attempt would fail in the same way.
             raise refusals[0]
         tried += replicas.passed_over
         if not tried:
-            raise _Unreachable("no replica that serves the admin API has announced itself")
-        raise _Unreachable("no replica can be called: " + "; ".join(tried))
+            raise _Unreachable("no Lease announces a replica that serves the admin API")
+        raise _Unreachable("no replica could be reached: " + "; ".join(tried))
 
 
 def _probe(client: Client, end: float) -> leader_pb2.Leader:
-    """Asks who leads: a question that may be asked twice, so that no call is sent to who does not answer."""
+    """Reads the leader with a call that can be repeated, so that calls are not sent to an unreachable replica."""
     seconds = min(_PROBE_SECONDS, max(end - time.monotonic(), 0.0))
     try:
         return client.leader.GetLeader(leader_pb2.GetLeaderRequest(), timeout=seconds).leader
     except grpc.RpcError as error:
-        # Who may not ask that goes on all the same: the call itself will tell.
+        # A caller without this permission continues, because the call itself shows the leader.
         if error.code() == grpc.StatusCode.PERMISSION_DENIED:
             return leader_pb2.Leader()
         raise
@@ -386,7 +386,7 @@ def _text(error: Exception) -> str:
 
 
 def _leader_address(error: Exception) -> str | None:
-    """Where the leader is, according to a replica that refuses because it does not lead; empty if it does not know."""
+    """Returns the leader's address from the error of a replica that does not lead; empty if it is unknown."""
     if not isinstance(error, grpc.RpcError) or error.code() != grpc.StatusCode.FAILED_PRECONDITION:
         return None
     info = _info(error)
@@ -397,13 +397,13 @@ def _leader_address(error: Exception) -> str | None:
 
 
 def _reason(error: grpc.RpcError) -> str:
-    """The reason of an error of this API; empty if there is none."""
+    """Returns the reason of an error of this API; empty for other errors."""
     info = _info(error)
     return "" if info is None else str(info.reason)
 
 
 def _info(error: grpc.RpcError) -> Any:
-    """The ErrorInfo of an error of this API."""
+    """Returns the ErrorInfo of an error of this API."""
     for item in error.trailing_metadata() or ():
         if item.key != "grpc-status-details-bin":
             continue
@@ -420,9 +420,9 @@ def _info(error: grpc.RpcError) -> Any:
 
 
 def _details() -> tuple[Any, Any]:
-    """What is read of `google.rpc.Status` and `google.rpc.ErrorInfo`, in a pool of its own.
+    """Returns classes with the used fields of `google.rpc.Status` and `google.rpc.ErrorInfo`, in a separate pool.
 
-    So no other package is needed for two messages, nor is one disturbed that has them.
+    The client therefore does not depend on another package for two messages, and does not conflict with one.
     """
     file = descriptor_pb2.FileDescriptorProto(name="coxswain/details.proto", package="details", syntax="proto3")
     field = descriptor_pb2.FieldDescriptorProto

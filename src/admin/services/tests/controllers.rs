@@ -257,7 +257,7 @@ async fn without_the_api_server_nothing_changes_and_that_is_said() {
     bench.manager.state.lock().away = false;
     assert!(!get(&mut client, "deployment").await.desired.unwrap().enabled, "and it has");
     let announced = bench.manager.state.lock().announced.last().unwrap().message.clone();
-    assert_eq!(announced, "jane disabled deployment-controller (no answer: it may not be in force)");
+    assert_eq!(announced, "jane disabled deployment-controller (the API server did not confirm the write)");
 }
 
 #[tokio::test]
@@ -462,7 +462,7 @@ async fn overrides_without_effect_are_shown() {
     let controller = get(&mut client, "deployment").await;
     assert_eq!(controller.version, "invalid");
     let desired = controller.desired.unwrap();
-    assert!(desired.enabled && desired.invalid_override.contains("not an override"), "{desired:?}");
+    assert!(desired.enabled && desired.invalid_override.contains("parse the override"), "{desired:?}");
     // A request puts it right.
     let done = client.enable_controller(jane(enable("deployment"))).await.unwrap().into_inner();
     assert!(done.changed && done.controllers[0].desired.as_ref().unwrap().invalid_override.is_empty());

@@ -171,7 +171,7 @@ impl Fake {
             cloud,
             ControllerState {
                 special: true,
-                critical: Some("token Secrets get no tokens"),
+                critical: Some("token Secrets stay empty"),
                 ..controller("serviceaccount-token-controller", &["serviceaccount-token"])
             },
             off,

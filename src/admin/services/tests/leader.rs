@@ -137,7 +137,7 @@ async fn leadership_is_handed_over() {
     let state = bench.manager.state.lock();
     assert_eq!(state.stepped_down, [Some(OTHER.to_owned())]);
     assert_eq!(state.announced[0].action, MutationKind::SteppedDown);
-    assert_eq!(state.announced[0].message, format!("jane made {ME} step down: drain"));
+    assert_eq!(state.announced[0].message, format!("jane requested step-down of {ME}: drain"));
 }
 
 #[tokio::test]

@@ -286,7 +286,7 @@ async fn disable_only_refuses_to_enable_even_with_force() {
     let bench = Bench::of_registry(&[BESIDE, "--admin-overrides=disable-only"]).await;
     for force in [false, true] {
         let refused = bench.order(NODES, Call::Enable { force }).await.unwrap_err();
-        assert!(refused.message().contains("--admin-overrides=disable-only"), "{refused:?}");
+        assert!(refused.message().contains("--admin-overrides is disable-only"), "{refused:?}");
         assert_eq!(why::<()>(Err(refused)), (Code::FailedPrecondition, "SETTING".into()));
     }
     // A controller that the flags select can be disabled and enabled.

@@ -52,7 +52,7 @@ async fn queues_are_listed_and_looked_into() {
 
     let waiting = &queue.waiting_keys[0];
     assert_eq!(waiting.object.as_ref().unwrap().name, "late");
-    assert_eq!((waiting.reason.as_str(), waiting.age.unwrap().seconds), ("waits for the cache of pods", 7));
+    assert_eq!((waiting.reason.as_str(), waiting.age.unwrap().seconds), ("waiting for the cache of pods", 7));
 
     let wrong = proto::GetQueueRequest { name: String::new(), max_keys: -1 };
     assert_eq!(fields(client.get_queue(jane(wrong)).await), ["name", "max_keys"]);
@@ -105,7 +105,7 @@ async fn an_object_is_reconciled_on_demand() {
     let state = bench.manager.state.lock();
     assert_eq!(state.synced[0].key.to_string(), "shop/web");
     assert_eq!(state.announced[0].action, MutationKind::Synced);
-    assert_eq!(state.announced[0].message, "jane had deployment-controller reconcile shop/web");
+    assert_eq!(state.announced[0].message, "jane requested a reconcile by deployment-controller of shop/web");
 }
 
 #[tokio::test]

@@ -142,7 +142,7 @@ async fn no_user_takes_the_streams_of_the_others() {
     let first = open("viewer").await.unwrap();
     let _second = open("viewer").await.unwrap();
     let third = open("viewer").await.map(|_| ());
-    assert!(again(&third).unwrap_err().message().contains("\"viewer\" has 2 streams"));
+    assert!(again(&third).unwrap_err().message().contains("\"viewer\" has 2 open streams"));
     assert_eq!(why(third), (Code::ResourceExhausted, "TOO_MANY_STREAMS".into()));
     assert!(open("jane").await.is_ok());
     drop(first);

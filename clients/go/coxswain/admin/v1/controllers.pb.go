@@ -23,15 +23,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Who says whether a controller is wanted.
+// Source of a controller's desired state.
 type DesiredSource int32
 
 const (
-	// Not known.
+	// Unknown.
 	DesiredSource_DESIRED_SOURCE_UNSPECIFIED DesiredSource = 0
-	// Neither a flag nor an override names it.
+	// The default: neither a flag nor an override names the controller.
 	DesiredSource_DESIRED_SOURCE_DEFAULT DesiredSource = 1
-	// The flag `--controllers` names it.
+	// The flag `--controllers`.
 	DesiredSource_DESIRED_SOURCE_FLAG DesiredSource = 2
 	// An override.
 	DesiredSource_DESIRED_SOURCE_OVERRIDE DesiredSource = 3
@@ -80,27 +80,27 @@ func (DesiredSource) EnumDescriptor() ([]byte, []int) {
 	return file_coxswain_admin_v1_controllers_proto_rawDescGZIP(), []int{0}
 }
 
-// What a controller is doing.
+// Phase of a controller.
 type Phase int32
 
 const (
-	// Not known.
+	// Unknown.
 	Phase_PHASE_UNSPECIFIED Phase = 0
-	// It reconciles.
+	// Reconciling.
 	Phase_PHASE_RUNNING Phase = 1
-	// Its caches are being filled.
+	// Filling its caches.
 	Phase_PHASE_STARTING Phase = 2
-	// It lets its reconciles in flight end.
+	// Completing its reconciles in progress.
 	Phase_PHASE_STOPPING Phase = 3
-	// It is wanted, and another replica leads.
+	// Enabled, but another replica leads.
 	Phase_PHASE_STANDBY Phase = 4
-	// It is not wanted.
+	// Disabled.
 	Phase_PHASE_DISABLED Phase = 5
-	// It is wanted, and a feature gate, the cloud provider or another setting stands against it.
+	// Enabled, but excluded by a feature gate, the cloud provider or another setting.
 	Phase_PHASE_SKIPPED Phase = 6
-	// It failed, and will be started again.
+	// Failed; the manager restarts the controller.
 	Phase_PHASE_FAILED Phase = 7
-	// This version has no such controller yet.
+	// Not implemented in this version.
 	Phase_PHASE_NOT_IMPLEMENTED Phase = 8
 )
 
@@ -157,17 +157,17 @@ func (Phase) EnumDescriptor() ([]byte, []int) {
 	return file_coxswain_admin_v1_controllers_proto_rawDescGZIP(), []int{1}
 }
 
-// Whether a controller is well.
+// Health of a controller.
 type Health int32
 
 const (
-	// Not known.
+	// Unknown.
 	Health_HEALTH_UNSPECIFIED Health = 0
-	// It runs, and all is well.
+	// Running without problems.
 	Health_HEALTH_HEALTHY Health = 1
-	// It should run, and does not or does badly.
+	// Enabled, but not running or running with problems.
 	Health_HEALTH_UNHEALTHY Health = 2
-	// It does not run here, and should not.
+	// Not running on this replica, as desired.
 	Health_HEALTH_INACTIVE Health = 3
 )
 
@@ -217,54 +217,54 @@ func (Health) EnumDescriptor() ([]byte, []int) {
 // A controller of the manager.
 type Controller struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Permanent name: `deployment-controller`.
+	// Stable name: `deployment-controller`.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Other names that flags and requests take.
+	// Other names that flags and requests accept.
 	Aliases []string `protobuf:"bytes,2,rep,name=aliases,proto3" json:"aliases,omitempty"`
-	// What it does, in one sentence.
+	// Description in one sentence.
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
-	// Feature gates, all of which must be on for it to run.
+	// Feature gates that must all be on.
 	RequiredFeatureGates []*FeatureGate `protobuf:"bytes,4,rep,name=required_feature_gates,json=requiredFeatureGates,proto3" json:"required_feature_gates,omitempty"`
-	// Whether it runs when neither flags nor overrides name it.
+	// True if the controller runs by default, without flags and overrides.
 	EnabledByDefault bool `protobuf:"varint,5,opt,name=enabled_by_default,json=enabledByDefault,proto3" json:"enabled_by_default,omitempty"`
-	// Whether it is left to a cloud controller manager when the cloud provider is external.
+	// True if a cloud controller manager runs the controller when the cloud provider is external.
 	CloudProvider bool `protobuf:"varint,6,opt,name=cloud_provider,json=cloudProvider,proto3" json:"cloud_provider,omitempty"`
-	// Whether it is started by rules of its own: the one that makes service-account tokens, before all others.
+	// True for the service-account token controller, which starts before all others.
 	SpecialHandling bool `protobuf:"varint,7,opt,name=special_handling,json=specialHandling,proto3" json:"special_handling,omitempty"`
-	// Whether it is wanted, and who says so.
+	// Desired state and its source.
 	Desired *DesiredState `protobuf:"bytes,8,opt,name=desired,proto3" json:"desired,omitempty"`
-	// What it is doing on the replica that answers.
+	// Phase on the responding replica.
 	Phase Phase `protobuf:"varint,9,opt,name=phase,proto3,enum=coxswain.admin.v1.Phase" json:"phase,omitempty"`
-	// Why it is skipped or failed, for people.
+	// Human-readable reason for `PHASE_SKIPPED` or `PHASE_FAILED`.
 	PhaseReason string `protobuf:"bytes,10,opt,name=phase_reason,json=phaseReason,proto3" json:"phase_reason,omitempty"`
-	// Since when it is in this phase.
+	// Start time of this phase.
 	PhaseTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=phase_time,json=phaseTime,proto3" json:"phase_time,omitempty"`
-	// Whether it is well.
+	// Health of the controller.
 	Health Health `protobuf:"varint,12,opt,name=health,proto3,enum=coxswain.admin.v1.Health" json:"health,omitempty"`
-	// What is wrong, where it is unhealthy.
+	// Problem of an unhealthy controller.
 	HealthMessage string `protobuf:"bytes,13,opt,name=health_message,json=healthMessage,proto3" json:"health_message,omitempty"`
-	// Service account whose credentials it uses, `namespace/name`; empty where it uses the manager's own.
+	// ServiceAccount whose credentials the controller uses, `namespace/name`; empty for the manager's own credentials.
 	ServiceAccount string `protobuf:"bytes,14,opt,name=service_account,json=serviceAccount,proto3" json:"service_account,omitempty"`
-	// What it watches, while it runs.
+	// Resources that the running controller watches.
 	WatchedResources []*WatchedResource `protobuf:"bytes,15,rep,name=watched_resources,json=watchedResources,proto3" json:"watched_resources,omitempty"`
-	// Keys that it takes at the same time, over all its queues.
+	// Number of workers of all its queues.
 	Workers int32 `protobuf:"varint,16,opt,name=workers,proto3" json:"workers,omitempty"`
-	// Keys that wait, over all its queues.
+	// Waiting keys in all its queues.
 	QueueDepth int64 `protobuf:"varint,17,opt,name=queue_depth,json=queueDepth,proto3" json:"queue_depth,omitempty"`
-	// For how long the oldest of them has waited; absent when none waits.
+	// Age of the oldest waiting key; absent if no key waits.
 	OldestQueuedAge *durationpb.Duration `protobuf:"bytes,18,opt,name=oldest_queued_age,json=oldestQueuedAge,proto3" json:"oldest_queued_age,omitempty"`
-	// Reconciles since it started last, failed ones included.
+	// Reconciles since the last start, including failed ones.
 	Syncs int64 `protobuf:"varint,19,opt,name=syncs,proto3" json:"syncs,omitempty"`
-	// Reconciles that failed since it started last.
+	// Failed reconciles since the last start.
 	Errors int64 `protobuf:"varint,20,opt,name=errors,proto3" json:"errors,omitempty"`
-	// The last reconcile that failed; absent when none did.
+	// Last failed reconcile; absent if no reconcile failed.
 	LastError *ReconcileError `protobuf:"bytes,21,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
-	// How often it was started anew after a failure, since this process started.
+	// Restarts after a failure since this process started.
 	Restarts int32 `protobuf:"varint,22,opt,name=restarts,proto3" json:"restarts,omitempty"`
-	// Opaque version of the desired state, for `expected_version`. Changes with every override that is set or ended by
-	// a request, and not with anything else.
+	// Opaque version of the desired state, for `expected_version`. It changes only when a request sets or removes an
+	// override.
 	Version string `protobuf:"bytes,23,opt,name=version,proto3" json:"version,omitempty"`
-	// Whether the cluster depends on it: disabling it for more than an hour takes `force`.
+	// True if the cluster depends on the controller: disabling it for more than 1 hour requires `force`.
 	Critical      bool `protobuf:"varint,24,opt,name=critical,proto3" json:"critical,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -473,7 +473,7 @@ type FeatureGate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Whether it is on.
+	// True if the gate is on.
 	Enabled       bool `protobuf:"varint,2,opt,name=enabled,proto3" json:"enabled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -523,21 +523,21 @@ func (x *FeatureGate) GetEnabled() bool {
 	return false
 }
 
-// Whether a controller is wanted, and who says so.
+// Desired state of a controller and its source.
 type DesiredState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether it is wanted.
+	// True if the controller is enabled.
 	Enabled bool `protobuf:"varint,1,opt,name=enabled,proto3" json:"enabled,omitempty"`
-	// Who says so.
+	// Source of the desired state.
 	Source DesiredSource `protobuf:"varint,2,opt,name=source,proto3,enum=coxswain.admin.v1.DesiredSource" json:"source,omitempty"`
-	// The override in force; absent unless `source` is `DESIRED_SOURCE_OVERRIDE`.
+	// Active override; absent unless `source` is `DESIRED_SOURCE_OVERRIDE`.
 	Override *Override `protobuf:"bytes,3,opt,name=override,proto3" json:"override,omitempty"`
-	// What the flags and defaults of this replica say, which is what holds once the override ends.
+	// Desired state from this replica's flags and defaults, which applies after the override ends.
 	EnabledWithoutOverride bool `protobuf:"varint,4,opt,name=enabled_without_override,json=enabledWithoutOverride,proto3" json:"enabled_without_override,omitempty"`
-	// Why this controller's entry among the overrides can't be read: it has no effect until a request replaces it.
+	// Parse error of this controller's override, which has no effect until a request replaces it.
 	InvalidOverride string `protobuf:"bytes,5,opt,name=invalid_override,json=invalidOverride,proto3" json:"invalid_override,omitempty"`
-	// Why an override that can be read has no effect: the flags of this replica leave the controller out, and the order
-	// to run it was given without `force` or `--admin-overrides` does not admit it.
+	// Reason why a valid override has no effect: the flags of this replica do not select the controller, and the override
+	// was set without `force` or `--admin-overrides` does not allow it.
 	IneffectiveOverride string `protobuf:"bytes,6,opt,name=ineffective_override,json=ineffectiveOverride,proto3" json:"ineffective_override,omitempty"`
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
@@ -615,21 +615,21 @@ func (x *DesiredState) GetIneffectiveOverride() string {
 	return ""
 }
 
-// An order that outranks the flags.
+// An override, which takes precedence over the flags.
 type Override struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether the controller is to run.
+	// True if the override enables the controller, false if it disables it.
 	Enabled bool `protobuf:"varint,1,opt,name=enabled,proto3" json:"enabled,omitempty"`
-	// The user who gave it, as the cluster authenticated them.
+	// Authenticated user who set the override.
 	User string `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
-	// When it was given.
+	// Time at which the user set the override.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	// Why it was given.
+	// Reason that the user recorded.
 	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	// When it ends by itself; absent if it does not.
+	// Expiry; absent if the override does not expire.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
-	// Whether the order was given with `force`. An order to run a controller without it never outranks flags that leave
-	// the controller out.
+	// True if the request set `force`. Without `force`, an override does not enable a controller that the flags do not
+	// select.
 	Force         bool `protobuf:"varint,6,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -710,13 +710,13 @@ func (x *Override) GetForce() bool {
 // A resource that a controller watches.
 type WatchedResource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Resource and group as kubectl writes them: `replicasets.apps`.
+	// Resource and group as in kubectl: `replicasets.apps`.
 	Resource string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
-	// Restricts the watch; empty for all objects.
+	// Field selector of the watch; empty for all objects.
 	FieldSelector string `protobuf:"bytes,2,opt,name=field_selector,json=fieldSelector,proto3" json:"field_selector,omitempty"`
-	// Objects in the cache. The cache is shared by all controllers that watch the same.
+	// Objects in the cache, which all controllers with the same watch share.
 	CachedObjects int64 `protobuf:"varint,3,opt,name=cached_objects,json=cachedObjects,proto3" json:"cached_objects,omitempty"`
-	// Whether the cache has been filled.
+	// True if the cache is filled.
 	Synced        bool `protobuf:"varint,4,opt,name=synced,proto3" json:"synced,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -780,14 +780,14 @@ func (x *WatchedResource) GetSynced() bool {
 	return false
 }
 
-// A reconcile that failed.
+// A failed reconcile.
 type ReconcileError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The object.
+	// Key of the object.
 	Object *ObjectKey `protobuf:"bytes,1,opt,name=object,proto3" json:"object,omitempty"`
-	// What went wrong.
+	// Error message.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// When.
+	// Time of the failure.
 	Time          *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -844,7 +844,7 @@ func (x *ReconcileError) GetTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// Namespace and name of an object whose resource is clear from where this stands.
+// Namespace and name of an object. The context determines the resource.
 type ObjectKey struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Namespace; empty for cluster-scoped objects.
@@ -899,18 +899,18 @@ func (x *ObjectKey) GetName() string {
 	return ""
 }
 
-// Restricts controllers. Every condition that is set must hold; a list holds if one of its values does.
+// Filter for controllers. A controller must match every set field; it matches a list if it matches one of the values.
 type ControllerFilter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Names or aliases. An unknown one matches nothing.
+	// Names or aliases. An unknown name matches nothing.
 	Names []string `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
 	// Phases.
 	Phases []Phase `protobuf:"varint,2,rep,packed,name=phases,proto3,enum=coxswain.admin.v1.Phase" json:"phases,omitempty"`
-	// Who says whether it is wanted.
+	// Sources of the desired state.
 	DesiredSources []DesiredSource `protobuf:"varint,3,rep,packed,name=desired_sources,json=desiredSources,proto3,enum=coxswain.admin.v1.DesiredSource" json:"desired_sources,omitempty"`
 	// Health.
 	Healths []Health `protobuf:"varint,4,rep,packed,name=healths,proto3,enum=coxswain.admin.v1.Health" json:"healths,omitempty"`
-	// Whether it is wanted.
+	// Desired state.
 	DesiredEnabled *bool `protobuf:"varint,5,opt,name=desired_enabled,json=desiredEnabled,proto3,oneof" json:"desired_enabled,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -981,12 +981,12 @@ func (x *ControllerFilter) GetDesiredEnabled() bool {
 	return false
 }
 
-// An entry among the overrides that has no effect because it can't be read or names no controller.
+// An override without effect, because its value is invalid or its name is not a controller's.
 type InvalidOverride struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where it is: the annotation's key.
+	// Key of the annotation that contains the override.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// What is wrong with it.
+	// Description of the problem.
 	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1039,11 +1039,11 @@ func (x *InvalidOverride) GetMessage() string {
 // Request of ListControllers.
 type ListControllersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which controllers; all of them if absent.
+	// Filter; absent for all controllers.
 	Filter *ControllerFilter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
-	// At most this many; 0 for the server's choice, and no more than 1000.
+	// Maximum number of controllers in the response, at most 1000; 0 for the server's default.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// `next_page_token` of the page before; empty for the first page.
+	// `next_page_token` of the previous page; empty for the first page.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1103,16 +1103,16 @@ func (x *ListControllersRequest) GetPageToken() string {
 // Response of ListControllers.
 type ListControllersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A page of controllers, by name.
+	// A page of controllers, sorted by name.
 	Controllers []*Controller `protobuf:"bytes,1,rep,name=controllers,proto3" json:"controllers,omitempty"`
-	// For the next page; empty on the last one.
+	// Token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// Number of controllers that match, over all pages.
+	// Number of matching controllers on all pages.
 	TotalSize int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
-	// Overrides that have no effect, whatever the filter.
+	// Overrides without effect, regardless of the filter.
 	InvalidOverrides []*InvalidOverride `protobuf:"bytes,4,rep,name=invalid_overrides,json=invalidOverrides,proto3" json:"invalid_overrides,omitempty"`
-	// Whether `--controllers` or `--admin-overrides` of the replica that answers is known to differ from the leader's. The flags of the leader
-	// decide: ask the leader.
+	// True if `--controllers` or `--admin-overrides` of the responding replica is known to differ from the leader's. The
+	// leader's flags apply: call the leader.
 	FlagsDiffer   bool `protobuf:"varint,5,opt,name=flags_differ,json=flagsDiffer,proto3" json:"flags_differ,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1234,8 +1234,8 @@ type GetControllerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The controller.
 	Controller *Controller `protobuf:"bytes,1,opt,name=controller,proto3" json:"controller,omitempty"`
-	// Whether `--controllers` or `--admin-overrides` of the replica that answers is known to differ from the leader's. The flags of the leader
-	// decide: ask the leader.
+	// True if `--controllers` or `--admin-overrides` of the responding replica is known to differ from the leader's. The
+	// leader's flags apply: call the leader.
 	FlagsDiffer   bool `protobuf:"varint,2,opt,name=flags_differ,json=flagsDiffer,proto3" json:"flags_differ,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1288,21 +1288,21 @@ func (x *GetControllerResponse) GetFlagsDiffer() bool {
 // Request of EnableController.
 type EnableControllerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Name or alias; or `*`: all controllers that an override disables, whose overrides end in one write.
+	// Name or alias; `*` means all controllers that an override disables, and removes their overrides in one write.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Why, for those who find it enabled. At most 1024 bytes.
+	// Reason to record with the override, at most 1024 bytes.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The override ends by itself after this long: between a second and 366 days. If absent, it lasts until another
-	// request replaces or clears it. Not with `*`.
+	// Lifetime of the override, from 1 second to 366 days. Without a lifetime, the override stays until another request
+	// replaces or clears it. Must be absent for `*`.
 	Duration *durationpb.Duration `protobuf:"bytes,3,opt,name=duration,proto3" json:"duration,omitempty"`
-	// Only if the controller is at this version. Not with `*`.
+	// Required version of the controller. Must be absent for `*`.
 	ExpectedVersion *string `protobuf:"bytes,4,opt,name=expected_version,json=expectedVersion,proto3,oneof" json:"expected_version,omitempty"`
-	// Answer only once the controller runs. Only the replica that leads can wait.
+	// Respond when the controller runs. Only the leader can wait.
 	Wait bool `protobuf:"varint,5,opt,name=wait,proto3" json:"wait,omitempty"`
-	// Check everything and change nothing; the answer shows what would be.
+	// Check the request without changing anything. The response shows the state that the request would create.
 	DryRun bool `protobuf:"varint,6,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	// Run it even if `--controllers` does not select it, although another manager may run it too, and even if the flags of
-	// this replica differ from the leader's. Such an override outranks the flags.
+	// Enable the controller even if `--controllers` does not select it, although another manager may run it too, and even
+	// if the flags of this replica differ from the leader's. Such an override takes precedence over the flags.
 	Force         bool `protobuf:"varint,7,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1390,9 +1390,9 @@ func (x *EnableControllerRequest) GetForce() bool {
 // Response of EnableController.
 type EnableControllerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The controllers concerned: one, unless the name was `*`.
+	// Affected controllers: one, unless the name was `*`.
 	Controllers []*Controller `protobuf:"bytes,1,rep,name=controllers,proto3" json:"controllers,omitempty"`
-	// Whether anything was changed, or would have been.
+	// True if the request changed anything or, with `dry_run`, would change anything.
 	Changed       bool `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1445,21 +1445,20 @@ func (x *EnableControllerResponse) GetChanged() bool {
 // Request of DisableController.
 type DisableControllerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Name or alias; or `*`: all controllers, whatever the flags of the replica are, in one write, which takes
-	// `force`.
+	// Name or alias; `*` means all controllers, regardless of the replica's flags, in one write, and requires `force`.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Why, for those who find it disabled. At most 1024 bytes.
+	// Reason to record with the override, at most 1024 bytes.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The override ends by itself after this long: between a second and 366 days. If absent, it lasts until another
-	// request replaces or clears it.
+	// Lifetime of the override, from 1 second to 366 days. Without a lifetime, the override stays until another request
+	// replaces or clears it.
 	Duration *durationpb.Duration `protobuf:"bytes,3,opt,name=duration,proto3" json:"duration,omitempty"`
-	// Only if the controller is at this version. Not with `*`.
+	// Required version of the controller. Must be absent for `*`.
 	ExpectedVersion *string `protobuf:"bytes,4,opt,name=expected_version,json=expectedVersion,proto3,oneof" json:"expected_version,omitempty"`
-	// Answer only once the controller has stopped. Only the replica that leads can wait.
+	// Respond when the controller has stopped. Only the leader can wait.
 	Wait bool `protobuf:"varint,5,opt,name=wait,proto3" json:"wait,omitempty"`
-	// Check everything and change nothing; the answer shows what would be.
+	// Check the request without changing anything. The response shows the state that the request would create.
 	DryRun bool `protobuf:"varint,6,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	// Stop `*`, or a critical controller for more than an hour.
+	// Required for `*`, and for a critical controller without a lifetime of at most 1 hour.
 	Force         bool `protobuf:"varint,7,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1547,9 +1546,9 @@ func (x *DisableControllerRequest) GetForce() bool {
 // Response of DisableController.
 type DisableControllerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The controllers concerned: one, unless the name was `*`.
+	// Affected controllers: one, unless the name was `*`.
 	Controllers []*Controller `protobuf:"bytes,1,rep,name=controllers,proto3" json:"controllers,omitempty"`
-	// Whether anything was changed, or would have been.
+	// True if the request changed anything or, with `dry_run`, would change anything.
 	Changed       bool `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1602,17 +1601,17 @@ func (x *DisableControllerResponse) GetChanged() bool {
 // Request of ClearOverrides.
 type ClearOverridesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Name or alias; or `*`: all controllers that have an override, in one write.
+	// Name or alias; `*` means all controllers with an override, in one write.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Why, for the audit log and the Event. At most 1024 bytes.
+	// Reason for the audit log and the Event, at most 1024 bytes.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Only if the controller is at this version. Not with `*`.
+	// Required version of the controller. Must be absent for `*`.
 	ExpectedVersion *string `protobuf:"bytes,3,opt,name=expected_version,json=expectedVersion,proto3,oneof" json:"expected_version,omitempty"`
-	// Answer only once the controllers run or have stopped, as the flags say. Only the replica that leads can wait.
+	// Respond when the controllers run or have stopped, as selected by the flags. Only the leader can wait.
 	Wait bool `protobuf:"varint,4,opt,name=wait,proto3" json:"wait,omitempty"`
-	// Check everything and change nothing; the answer shows what would be.
+	// Check the request without changing anything. The response shows the state that the request would create.
 	DryRun bool `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	// Do it even if the flags of this replica differ from the leader's.
+	// Remove the overrides even if the flags of this replica differ from the leader's.
 	Force         bool `protobuf:"varint,6,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1693,9 +1692,9 @@ func (x *ClearOverridesRequest) GetForce() bool {
 // Response of ClearOverrides.
 type ClearOverridesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The controllers concerned: one, unless the name was `*`.
+	// Affected controllers: one, unless the name was `*`.
 	Controllers []*Controller `protobuf:"bytes,1,rep,name=controllers,proto3" json:"controllers,omitempty"`
-	// Whether anything was changed, or would have been.
+	// True if the request changed anything or, with `dry_run`, would change anything.
 	Changed       bool `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1748,10 +1747,10 @@ func (x *ClearOverridesResponse) GetChanged() bool {
 // Request of WatchControllers.
 type WatchControllersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which controllers; all of them if absent.
+	// Filter; absent for all controllers.
 	Filter *ControllerFilter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
-	// If set, controllers of which only counts have changed (queue depth, cache sizes, syncs and the like) are sent
-	// as well, at most once in this long: at least a second. It is rounded up to the seconds that all streams of a replica share.
+	// Minimum interval between messages for controllers whose counters changed (queue depth, cache sizes, syncs and
+	// others), at least 1 second, rounded up to full seconds. Absent: changes of counters alone are not sent.
 	CountsInterval *durationpb.Duration `protobuf:"bytes,2,opt,name=counts_interval,json=countsInterval,proto3" json:"counts_interval,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -1804,7 +1803,7 @@ func (x *WatchControllersRequest) GetCountsInterval() *durationpb.Duration {
 // Response of WatchControllers.
 type WatchControllersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What has happened.
+	// The update.
 	//
 	// Types that are valid to be assigned to Update:
 	//
@@ -1895,22 +1894,22 @@ type isWatchControllersResponse_Update interface {
 }
 
 type WatchControllersResponse_Snapshot struct {
-	// All controllers that match: the first message, and no other.
+	// All matching controllers. Only the first message of the stream is a snapshot.
 	Snapshot *ControllerSnapshot `protobuf:"bytes,1,opt,name=snapshot,proto3,oneof"`
 }
 
 type WatchControllersResponse_Changed struct {
-	// A controller that matches and that has changed, or has come to match.
+	// A matching controller that changed, or that matches since its last change.
 	Changed *Controller `protobuf:"bytes,2,opt,name=changed,proto3,oneof"`
 }
 
 type WatchControllersResponse_Unmatched struct {
-	// Name of a controller that does not match any more.
+	// Name of a controller that no longer matches.
 	Unmatched string `protobuf:"bytes,3,opt,name=unmatched,proto3,oneof"`
 }
 
 type WatchControllersResponse_InvalidOverrides struct {
-	// The overrides that have no effect, all of them, whenever they are others than those told last.
+	// All overrides without effect, sent when they change.
 	InvalidOverrides *InvalidOverrides `protobuf:"bytes,4,opt,name=invalid_overrides,json=invalidOverrides,proto3,oneof"`
 }
 
@@ -1922,10 +1921,10 @@ func (*WatchControllersResponse_Unmatched) isWatchControllersResponse_Update() {
 
 func (*WatchControllersResponse_InvalidOverrides) isWatchControllersResponse_Update() {}
 
-// All overrides that have no effect, whatever the filter.
+// All overrides without effect, regardless of the filter.
 type InvalidOverrides struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The overrides, by key; none when the last one is gone.
+	// Overrides, sorted by key; empty after the last one is removed.
 	Overrides     []*InvalidOverride `protobuf:"bytes,1,rep,name=overrides,proto3" json:"overrides,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1968,12 +1967,12 @@ func (x *InvalidOverrides) GetOverrides() []*InvalidOverride {
 	return nil
 }
 
-// All controllers that match a filter.
+// All controllers that match the filter.
 type ControllerSnapshot struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The controllers, by name.
+	// Controllers, sorted by name.
 	Controllers []*Controller `protobuf:"bytes,1,rep,name=controllers,proto3" json:"controllers,omitempty"`
-	// Overrides that have no effect, whatever the filter.
+	// Overrides without effect, regardless of the filter.
 	InvalidOverrides []*InvalidOverride `protobuf:"bytes,2,rep,name=invalid_overrides,json=invalidOverrides,proto3" json:"invalid_overrides,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache

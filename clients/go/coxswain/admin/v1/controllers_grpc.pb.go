@@ -33,67 +33,96 @@ const (
 //
 // Lists, watches, enables and disables the controllers of the manager.
 //
-// Whether a controller is wanted is decided by the flags of the replica that leads, and by overrides, which this
-// service writes. Overrides are kept in the cluster: any replica takes them, the one that leads acts on them, and they
-// outlive restarts and failovers. An override holds the order that was given, whatever the flags of the replica that
-// takes it. A replica whose flags for controllers differ from the leader's takes with `force` only what depends on flags. The answers show controllers as the answering replica sees them: on a replica that
-// does not lead, those that are wanted are in `PHASE_STANDBY`.
+// The leader's flags and the overrides determine the desired state of a controller. This service writes the overrides.
+// They are stored in the cluster: any replica accepts them, the leader applies them, and they survive restarts and
+// failovers. An override stores the request as it was made, independent of the flags of the replica that accepted it. A
+// replica whose controller flags differ from the leader's requires `force` for requests that depend on flags. Responses
+// show the controllers of the responding replica: enabled controllers are in `PHASE_STANDBY` on a replica that does not
+// lead.
 type ControllerServiceClient interface {
-	// Lists controllers by name. Asks for `list` on `controllers`.
+	// Lists controllers, sorted by name. Requires `list` on `controllers`.
 	//
-	// `INVALID_ARGUMENT`: a page size out of range, or a page token that is not from a call with the same filter.
+	// `INVALID_ARGUMENT`: the page size is out of range, or the page token is not from a call with the same filter.
 	ListControllers(ctx context.Context, in *ListControllersRequest, opts ...grpc.CallOption) (*ListControllersResponse, error)
-	// Reads one controller. Asks for `get` on `controllers`, by name.
+	// Returns a controller. Requires `get` on `controllers`, by name.
 	//
-	// `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller; the error's metadata `closest` names those that
-	// may have been meant.
+	// `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): the controller does not exist; the error's metadata `closest` lists similar
+	// names.
 	GetController(ctx context.Context, in *GetControllerRequest, opts ...grpc.CallOption) (*GetControllerResponse, error)
-	// Orders the manager to run a controller. Idempotent. Asks for `update` on `controllers`, by name. `*` ends the
-	// overrides that disable, and nothing else: it undoes `DisableController` of `*`, and the flags hold again.
+	// Enables a controller by an override. Idempotent. Requires `update` on `controllers`, by name. `*` only removes the
+	// overrides that disable controllers: it undoes `DisableController` of `*`, and the flags apply again.
 	//
-	// `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
-	// (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
-	// was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
-	// metadata; the order is in force). `FAILED_PRECONDITION`: `--controllers` does not select it, and the
-	// request does not set `force` (`FORCE_REQUIRED`); the flags of this replica differ from the leader's, and the request
-	// does not set `force` (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has changed); a feature gate
-	// (`FEATURE_GATE`), the cloud provider (`CLOUD_PROVIDER`), another setting such as `--admin-overrides` (`SETTING`) or its
-	// absence from this version (`NOT_IMPLEMENTED`) stands against it; or, with `wait`, this replica does not lead
-	// (`NOT_LEADER`, with `leader_address` in the metadata; nothing has changed) or the controller failed to start
-	// (`CONTROLLER_FAILED`). `UNAVAILABLE` (`API_SERVER`): the API server did not take the override; nothing has changed.
-	// `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the override may be in force. `DEADLINE_EXCEEDED`
-	// (`TIMEOUT`): with `wait`, it does not run yet; the override is in force.
+	// `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): the controller does not exist.
+	//
+	// `ABORTED`:
+	//
+	//   - the controller is not at the expected version (`VERSION_MISMATCH`);
+	//   - too many concurrent writes (`CONTENTION`; nothing changed);
+	//   - with `wait`, another request replaced the override (`SUPERSEDED`), or this replica no longer leads
+	//     (`LEADERSHIP_LOST`, with `written` in the metadata; the override is active).
+	//
+	// `FAILED_PRECONDITION`:
+	//
+	//   - `--controllers` does not select the controller, and the request does not set `force` (`FORCE_REQUIRED`);
+	//   - the flags of this replica differ from the leader's, and the request does not set `force` (`FLAGS_DIFFER`, with
+	//     `leader_address` in the metadata; nothing changed);
+	//   - the controller cannot run: a feature gate is off (`FEATURE_GATE`), the cloud provider excludes it
+	//     (`CLOUD_PROVIDER`), another setting such as `--admin-overrides` excludes it (`SETTING`), or this version does not
+	//     implement it (`NOT_IMPLEMENTED`);
+	//   - with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata; nothing changed), or
+	//     the controller failed to start (`CONTROLLER_FAILED`).
+	//
+	// `UNAVAILABLE` (`API_SERVER`): the API server did not store the override; nothing changed. `UNKNOWN`
+	// (`OUTCOME_UNKNOWN`): the API server's response was lost, and the override may be active. `DEADLINE_EXCEEDED`
+	// (`TIMEOUT`): with `wait`, the controller does not run yet; the override is active.
 	EnableController(ctx context.Context, in *EnableControllerRequest, opts ...grpc.CallOption) (*EnableControllerResponse, error)
-	// Orders the manager to stop a controller and to keep it stopped. Idempotent. Reconciles in flight end first; what it
-	// watched is released unless another controller needs it. Asks for `update` on `controllers`, by name.
+	// Disables a controller by an override. Idempotent. Reconciles in progress complete first, and unshared watches end.
+	// Requires `update` on `controllers`, by name.
 	//
-	// `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
-	// (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
-	// was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
-	// metadata; the order is in force). `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); or, with `wait`, this
-	// replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata; nothing has changed) or its settings skip
-	// the controller (`SETTING`). `UNAVAILABLE` (`API_SERVER`): the
-	// API server did not take the override; nothing has changed. `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was
-	// lost, and the override may be in force. `DEADLINE_EXCEEDED` (`TIMEOUT`): with `wait`, it has not stopped yet; the
-	// override is in force.
+	// `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): the controller does not exist.
+	//
+	// `ABORTED`:
+	//
+	//   - the controller is not at the expected version (`VERSION_MISMATCH`);
+	//   - too many concurrent writes (`CONTENTION`; nothing changed);
+	//   - with `wait`, another request replaced the override (`SUPERSEDED`), or this replica no longer leads
+	//     (`LEADERSHIP_LOST`, with `written` in the metadata; the override is active).
+	//
+	// `FAILED_PRECONDITION`:
+	//
+	//   - the request requires `force` (`FORCE_REQUIRED`);
+	//   - with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata; nothing changed), or
+	//     its settings skip the controller (`SETTING`).
+	//
+	// `UNAVAILABLE` (`API_SERVER`): the API server did not store the override; nothing changed. `UNKNOWN`
+	// (`OUTCOME_UNKNOWN`): the API server's response was lost, and the override may be active. `DEADLINE_EXCEEDED`
+	// (`TIMEOUT`): with `wait`, the controller has not stopped yet; the override is active.
 	DisableController(ctx context.Context, in *DisableControllerRequest, opts ...grpc.CallOption) (*DisableControllerResponse, error)
-	// Ends overrides, so that the flags of the replica that leads hold again. Idempotent. Asks for `update` on
-	// `controllers`, by name.
+	// Removes overrides, so that the leader's flags apply. Idempotent. Requires `update` on `controllers`, by name.
 	//
-	// `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
-	// (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
-	// was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
-	// metadata; the order is in force). `FAILED_PRECONDITION`: the flags of this replica differ from the
-	// leader's, and the request does not set `force` (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has
-	// changed); or, with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata; nothing has
-	// changed), its settings skip the controller (`SETTING`), or the controller failed to start (`CONTROLLER_FAILED`).
-	// `UNAVAILABLE` (`API_SERVER`): the API server did not take the change; nothing has changed. `UNKNOWN`
-	// (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the overrides may have ended. `DEADLINE_EXCEEDED`
-	// (`TIMEOUT`): with `wait`, the controller has neither started nor stopped yet; the override has ended.
+	// `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): the controller does not exist.
+	//
+	// `ABORTED`:
+	//
+	//   - the controller is not at the expected version (`VERSION_MISMATCH`);
+	//   - too many concurrent writes (`CONTENTION`; nothing changed);
+	//   - with `wait`, another request set an override (`SUPERSEDED`), or this replica no longer leads (`LEADERSHIP_LOST`,
+	//     with `written` in the metadata; the overrides are removed).
+	//
+	// `FAILED_PRECONDITION`:
+	//
+	//   - the flags of this replica differ from the leader's, and the request does not set `force` (`FLAGS_DIFFER`, with
+	//     `leader_address` in the metadata; nothing changed);
+	//   - with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata; nothing changed), its
+	//     settings skip the controller (`SETTING`), or the controller failed to start (`CONTROLLER_FAILED`).
+	//
+	// `UNAVAILABLE` (`API_SERVER`): the API server did not store the change; nothing changed. `UNKNOWN`
+	// (`OUTCOME_UNKNOWN`): the API server's response was lost, and the overrides may be removed. `DEADLINE_EXCEEDED`
+	// (`TIMEOUT`): with `wait`, the controller has neither started nor stopped yet; the override is removed.
 	ClearOverrides(ctx context.Context, in *ClearOverridesRequest, opts ...grpc.CallOption) (*ClearOverridesResponse, error)
-	// Sends a snapshot of the controllers, then each controller that changed. Intermediate states may be skipped when
-	// they pass faster than the stream is read: the newest one always comes. Overrides that have no effect are told in the
-	// snapshot, and again whenever they are others. Asks for `watch` on `controllers`.
+	// Sends a snapshot of the controllers, then each controller that changes. A slow reader can miss intermediate states,
+	// but always gets the newest one. The snapshot contains the overrides without effect; the stream sends them again when
+	// they change. Requires `watch` on `controllers`.
 	//
 	// `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`): too many streams are open.
 	WatchControllers(ctx context.Context, in *WatchControllersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchControllersResponse], error)
@@ -182,67 +211,96 @@ type ControllerService_WatchControllersClient = grpc.ServerStreamingClient[Watch
 //
 // Lists, watches, enables and disables the controllers of the manager.
 //
-// Whether a controller is wanted is decided by the flags of the replica that leads, and by overrides, which this
-// service writes. Overrides are kept in the cluster: any replica takes them, the one that leads acts on them, and they
-// outlive restarts and failovers. An override holds the order that was given, whatever the flags of the replica that
-// takes it. A replica whose flags for controllers differ from the leader's takes with `force` only what depends on flags. The answers show controllers as the answering replica sees them: on a replica that
-// does not lead, those that are wanted are in `PHASE_STANDBY`.
+// The leader's flags and the overrides determine the desired state of a controller. This service writes the overrides.
+// They are stored in the cluster: any replica accepts them, the leader applies them, and they survive restarts and
+// failovers. An override stores the request as it was made, independent of the flags of the replica that accepted it. A
+// replica whose controller flags differ from the leader's requires `force` for requests that depend on flags. Responses
+// show the controllers of the responding replica: enabled controllers are in `PHASE_STANDBY` on a replica that does not
+// lead.
 type ControllerServiceServer interface {
-	// Lists controllers by name. Asks for `list` on `controllers`.
+	// Lists controllers, sorted by name. Requires `list` on `controllers`.
 	//
-	// `INVALID_ARGUMENT`: a page size out of range, or a page token that is not from a call with the same filter.
+	// `INVALID_ARGUMENT`: the page size is out of range, or the page token is not from a call with the same filter.
 	ListControllers(context.Context, *ListControllersRequest) (*ListControllersResponse, error)
-	// Reads one controller. Asks for `get` on `controllers`, by name.
+	// Returns a controller. Requires `get` on `controllers`, by name.
 	//
-	// `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller; the error's metadata `closest` names those that
-	// may have been meant.
+	// `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): the controller does not exist; the error's metadata `closest` lists similar
+	// names.
 	GetController(context.Context, *GetControllerRequest) (*GetControllerResponse, error)
-	// Orders the manager to run a controller. Idempotent. Asks for `update` on `controllers`, by name. `*` ends the
-	// overrides that disable, and nothing else: it undoes `DisableController` of `*`, and the flags hold again.
+	// Enables a controller by an override. Idempotent. Requires `update` on `controllers`, by name. `*` only removes the
+	// overrides that disable controllers: it undoes `DisableController` of `*`, and the flags apply again.
 	//
-	// `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
-	// (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
-	// was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
-	// metadata; the order is in force). `FAILED_PRECONDITION`: `--controllers` does not select it, and the
-	// request does not set `force` (`FORCE_REQUIRED`); the flags of this replica differ from the leader's, and the request
-	// does not set `force` (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has changed); a feature gate
-	// (`FEATURE_GATE`), the cloud provider (`CLOUD_PROVIDER`), another setting such as `--admin-overrides` (`SETTING`) or its
-	// absence from this version (`NOT_IMPLEMENTED`) stands against it; or, with `wait`, this replica does not lead
-	// (`NOT_LEADER`, with `leader_address` in the metadata; nothing has changed) or the controller failed to start
-	// (`CONTROLLER_FAILED`). `UNAVAILABLE` (`API_SERVER`): the API server did not take the override; nothing has changed.
-	// `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the override may be in force. `DEADLINE_EXCEEDED`
-	// (`TIMEOUT`): with `wait`, it does not run yet; the override is in force.
+	// `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): the controller does not exist.
+	//
+	// `ABORTED`:
+	//
+	//   - the controller is not at the expected version (`VERSION_MISMATCH`);
+	//   - too many concurrent writes (`CONTENTION`; nothing changed);
+	//   - with `wait`, another request replaced the override (`SUPERSEDED`), or this replica no longer leads
+	//     (`LEADERSHIP_LOST`, with `written` in the metadata; the override is active).
+	//
+	// `FAILED_PRECONDITION`:
+	//
+	//   - `--controllers` does not select the controller, and the request does not set `force` (`FORCE_REQUIRED`);
+	//   - the flags of this replica differ from the leader's, and the request does not set `force` (`FLAGS_DIFFER`, with
+	//     `leader_address` in the metadata; nothing changed);
+	//   - the controller cannot run: a feature gate is off (`FEATURE_GATE`), the cloud provider excludes it
+	//     (`CLOUD_PROVIDER`), another setting such as `--admin-overrides` excludes it (`SETTING`), or this version does not
+	//     implement it (`NOT_IMPLEMENTED`);
+	//   - with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata; nothing changed), or
+	//     the controller failed to start (`CONTROLLER_FAILED`).
+	//
+	// `UNAVAILABLE` (`API_SERVER`): the API server did not store the override; nothing changed. `UNKNOWN`
+	// (`OUTCOME_UNKNOWN`): the API server's response was lost, and the override may be active. `DEADLINE_EXCEEDED`
+	// (`TIMEOUT`): with `wait`, the controller does not run yet; the override is active.
 	EnableController(context.Context, *EnableControllerRequest) (*EnableControllerResponse, error)
-	// Orders the manager to stop a controller and to keep it stopped. Idempotent. Reconciles in flight end first; what it
-	// watched is released unless another controller needs it. Asks for `update` on `controllers`, by name.
+	// Disables a controller by an override. Idempotent. Reconciles in progress complete first, and unshared watches end.
+	// Requires `update` on `controllers`, by name.
 	//
-	// `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
-	// (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
-	// was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
-	// metadata; the order is in force). `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); or, with `wait`, this
-	// replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata; nothing has changed) or its settings skip
-	// the controller (`SETTING`). `UNAVAILABLE` (`API_SERVER`): the
-	// API server did not take the override; nothing has changed. `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was
-	// lost, and the override may be in force. `DEADLINE_EXCEEDED` (`TIMEOUT`): with `wait`, it has not stopped yet; the
-	// override is in force.
+	// `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): the controller does not exist.
+	//
+	// `ABORTED`:
+	//
+	//   - the controller is not at the expected version (`VERSION_MISMATCH`);
+	//   - too many concurrent writes (`CONTENTION`; nothing changed);
+	//   - with `wait`, another request replaced the override (`SUPERSEDED`), or this replica no longer leads
+	//     (`LEADERSHIP_LOST`, with `written` in the metadata; the override is active).
+	//
+	// `FAILED_PRECONDITION`:
+	//
+	//   - the request requires `force` (`FORCE_REQUIRED`);
+	//   - with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata; nothing changed), or
+	//     its settings skip the controller (`SETTING`).
+	//
+	// `UNAVAILABLE` (`API_SERVER`): the API server did not store the override; nothing changed. `UNKNOWN`
+	// (`OUTCOME_UNKNOWN`): the API server's response was lost, and the override may be active. `DEADLINE_EXCEEDED`
+	// (`TIMEOUT`): with `wait`, the controller has not stopped yet; the override is active.
 	DisableController(context.Context, *DisableControllerRequest) (*DisableControllerResponse, error)
-	// Ends overrides, so that the flags of the replica that leads hold again. Idempotent. Asks for `update` on
-	// `controllers`, by name.
+	// Removes overrides, so that the leader's flags apply. Idempotent. Requires `update` on `controllers`, by name.
 	//
-	// `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
-	// (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
-	// was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
-	// metadata; the order is in force). `FAILED_PRECONDITION`: the flags of this replica differ from the
-	// leader's, and the request does not set `force` (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has
-	// changed); or, with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata; nothing has
-	// changed), its settings skip the controller (`SETTING`), or the controller failed to start (`CONTROLLER_FAILED`).
-	// `UNAVAILABLE` (`API_SERVER`): the API server did not take the change; nothing has changed. `UNKNOWN`
-	// (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the overrides may have ended. `DEADLINE_EXCEEDED`
-	// (`TIMEOUT`): with `wait`, the controller has neither started nor stopped yet; the override has ended.
+	// `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): the controller does not exist.
+	//
+	// `ABORTED`:
+	//
+	//   - the controller is not at the expected version (`VERSION_MISMATCH`);
+	//   - too many concurrent writes (`CONTENTION`; nothing changed);
+	//   - with `wait`, another request set an override (`SUPERSEDED`), or this replica no longer leads (`LEADERSHIP_LOST`,
+	//     with `written` in the metadata; the overrides are removed).
+	//
+	// `FAILED_PRECONDITION`:
+	//
+	//   - the flags of this replica differ from the leader's, and the request does not set `force` (`FLAGS_DIFFER`, with
+	//     `leader_address` in the metadata; nothing changed);
+	//   - with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata; nothing changed), its
+	//     settings skip the controller (`SETTING`), or the controller failed to start (`CONTROLLER_FAILED`).
+	//
+	// `UNAVAILABLE` (`API_SERVER`): the API server did not store the change; nothing changed. `UNKNOWN`
+	// (`OUTCOME_UNKNOWN`): the API server's response was lost, and the overrides may be removed. `DEADLINE_EXCEEDED`
+	// (`TIMEOUT`): with `wait`, the controller has neither started nor stopped yet; the override is removed.
 	ClearOverrides(context.Context, *ClearOverridesRequest) (*ClearOverridesResponse, error)
-	// Sends a snapshot of the controllers, then each controller that changed. Intermediate states may be skipped when
-	// they pass faster than the stream is read: the newest one always comes. Overrides that have no effect are told in the
-	// snapshot, and again whenever they are others. Asks for `watch` on `controllers`.
+	// Sends a snapshot of the controllers, then each controller that changes. A slow reader can miss intermediate states,
+	// but always gets the newest one. The snapshot contains the overrides without effect; the stream sends them again when
+	// they change. Requires `watch` on `controllers`.
 	//
 	// `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`): too many streams are open.
 	WatchControllers(*WatchControllersRequest, grpc.ServerStreamingServer[WatchControllersResponse]) error

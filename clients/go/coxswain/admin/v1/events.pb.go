@@ -23,27 +23,27 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Sorts of events.
+// Type of an event.
 type EventType int32
 
 const (
-	// Not known.
+	// Unknown.
 	EventType_EVENT_TYPE_UNSPECIFIED EventType = 0
 	// A controller's phase changed.
 	EventType_EVENT_TYPE_PHASE_CHANGED EventType = 1
-	// A reconcile began.
+	// A reconcile started.
 	EventType_EVENT_TYPE_RECONCILE_STARTED EventType = 2
-	// A reconcile came to its end.
+	// A reconcile succeeded.
 	EventType_EVENT_TYPE_RECONCILE_FINISHED EventType = 3
 	// A reconcile failed.
 	EventType_EVENT_TYPE_RECONCILE_FAILED EventType = 4
-	// A key will be reconciled again.
+	// A key was requeued.
 	EventType_EVENT_TYPE_RECONCILE_REQUEUED EventType = 5
-	// Something was written to the API server.
+	// A controller sent a write to the API server.
 	EventType_EVENT_TYPE_API_WRITE EventType = 6
 	// Leadership changed.
 	EventType_EVENT_TYPE_LEADERSHIP_CHANGED EventType = 7
-	// An override was set, ended or found invalid.
+	// An override was set, was removed, expired or is invalid.
 	EventType_EVENT_TYPE_OVERRIDE_CHANGED EventType = 8
 )
 
@@ -100,19 +100,19 @@ func (EventType) EnumDescriptor() ([]byte, []int) {
 	return file_coxswain_admin_v1_events_proto_rawDescGZIP(), []int{0}
 }
 
-// How much an event matters. Ordered.
+// Severity of an event, in ascending order.
 type Severity int32
 
 const (
-	// Not known.
+	// Unknown.
 	Severity_SEVERITY_UNSPECIFIED Severity = 0
-	// Of interest to those who follow one object: a reconcile began.
+	// Detail about one object, such as the start of a reconcile.
 	Severity_SEVERITY_DEBUG Severity = 1
-	// As it should be.
+	// Normal operation.
 	Severity_SEVERITY_INFO Severity = 2
-	// It did not work and will be tried again.
+	// Failure that the manager retries.
 	Severity_SEVERITY_WARNING Severity = 3
-	// It did not work and needs someone's attention.
+	// Failure that requires attention.
 	Severity_SEVERITY_ERROR Severity = 4
 )
 
@@ -161,17 +161,17 @@ func (Severity) EnumDescriptor() ([]byte, []int) {
 	return file_coxswain_admin_v1_events_proto_rawDescGZIP(), []int{1}
 }
 
-// Why a key is reconciled again.
+// Cause of a requeue.
 type RequeueCause int32
 
 const (
-	// Not known.
+	// Unknown.
 	RequeueCause_REQUEUE_CAUSE_UNSPECIFIED RequeueCause = 0
-	// It failed; the delay grows with each failure.
+	// Failure; the delay grows with each failure.
 	RequeueCause_REQUEUE_CAUSE_FAILURE RequeueCause = 1
-	// The controller wants to look again at a certain time.
+	// Planned by the controller.
 	RequeueCause_REQUEUE_CAUSE_PLANNED RequeueCause = 2
-	// The cache has not seen yet what was written last.
+	// The cache does not contain the controller's last writes yet.
 	RequeueCause_REQUEUE_CAUSE_STALE_CACHE RequeueCause = 3
 )
 
@@ -218,19 +218,19 @@ func (RequeueCause) EnumDescriptor() ([]byte, []int) {
 	return file_coxswain_admin_v1_events_proto_rawDescGZIP(), []int{2}
 }
 
-// What happened to an override.
+// Type of a change of an override.
 type OverrideChange int32
 
 const (
-	// Not known.
+	// Unknown.
 	OverrideChange_OVERRIDE_CHANGE_UNSPECIFIED OverrideChange = 0
-	// It was set.
+	// A request set the override.
 	OverrideChange_OVERRIDE_CHANGE_SET OverrideChange = 1
-	// A request ended it: the flags hold again.
+	// A request removed the override: the flags apply.
 	OverrideChange_OVERRIDE_CHANGE_CLEARED OverrideChange = 2
-	// Its time is over: the flags hold again.
+	// The override expired: the flags apply.
 	OverrideChange_OVERRIDE_CHANGE_EXPIRED OverrideChange = 3
-	// It was found invalid and has no effect.
+	// The override is invalid and has no effect.
 	OverrideChange_OVERRIDE_CHANGE_INVALID OverrideChange = 4
 )
 
@@ -279,26 +279,26 @@ func (OverrideChange) EnumDescriptor() ([]byte, []int) {
 	return file_coxswain_admin_v1_events_proto_rawDescGZIP(), []int{3}
 }
 
-// Something that happened.
+// An event.
 type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Position in the log: grows by one with each event. Starts at 1.
+	// Position in the log. The first event has 1, and each event one more.
 	Sequence uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// When it happened.
+	// Time of the event.
 	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
-	// What sort of thing happened.
+	// Type of the event.
 	Type EventType `protobuf:"varint,3,opt,name=type,proto3,enum=coxswain.admin.v1.EventType" json:"type,omitempty"`
-	// How much it matters.
+	// Severity of the event.
 	Severity Severity `protobuf:"varint,4,opt,name=severity,proto3,enum=coxswain.admin.v1.Severity" json:"severity,omitempty"`
-	// The controller concerned; empty for the manager as a whole.
+	// Controller; empty for events about the whole manager.
 	Controller string `protobuf:"bytes,5,opt,name=controller,proto3" json:"controller,omitempty"`
-	// The object concerned; absent where there is none.
+	// Object; absent for events without an object.
 	Object *ObjectReference `protobuf:"bytes,6,opt,name=object,proto3" json:"object,omitempty"`
-	// What happened, for people.
+	// Human-readable description.
 	Message string `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`
-	// Trace that it belongs to, 32 hexadecimal digits; empty where there is none.
+	// Trace ID, 32 hexadecimal digits; empty without a trace.
 	TraceId string `protobuf:"bytes,8,opt,name=trace_id,json=traceId,proto3" json:"trace_id,omitempty"`
-	// What happened, for machines.
+	// Machine-readable details.
 	//
 	// Types that are valid to be assigned to Details:
 	//
@@ -485,17 +485,17 @@ type isEvent_Details interface {
 }
 
 type Event_PhaseChanged struct {
-	// A controller is doing something else than before.
+	// A controller's phase changed.
 	PhaseChanged *PhaseChanged `protobuf:"bytes,16,opt,name=phase_changed,json=phaseChanged,proto3,oneof"`
 }
 
 type Event_ReconcileStarted struct {
-	// A reconcile began.
+	// A reconcile started.
 	ReconcileStarted *ReconcileStarted `protobuf:"bytes,17,opt,name=reconcile_started,json=reconcileStarted,proto3,oneof"`
 }
 
 type Event_ReconcileFinished struct {
-	// A reconcile came to its end.
+	// A reconcile succeeded.
 	ReconcileFinished *ReconcileFinished `protobuf:"bytes,18,opt,name=reconcile_finished,json=reconcileFinished,proto3,oneof"`
 }
 
@@ -505,12 +505,12 @@ type Event_ReconcileFailed struct {
 }
 
 type Event_ReconcileRequeued struct {
-	// A key will be reconciled again.
+	// A key was requeued.
 	ReconcileRequeued *ReconcileRequeued `protobuf:"bytes,20,opt,name=reconcile_requeued,json=reconcileRequeued,proto3,oneof"`
 }
 
 type Event_ApiWrite struct {
-	// Something was written to the API server.
+	// A controller sent a write to the API server.
 	ApiWrite *ApiWrite `protobuf:"bytes,21,opt,name=api_write,json=apiWrite,proto3,oneof"`
 }
 
@@ -520,7 +520,7 @@ type Event_LeadershipChanged struct {
 }
 
 type Event_OverrideChanged struct {
-	// An override was set, ended or found invalid.
+	// An override was set, was removed, expired or is invalid.
 	OverrideChanged *OverrideChanged `protobuf:"bytes,23,opt,name=override_changed,json=overrideChanged,proto3,oneof"`
 }
 
@@ -540,14 +540,14 @@ func (*Event_LeadershipChanged) isEvent_Details() {}
 
 func (*Event_OverrideChanged) isEvent_Details() {}
 
-// A controller is doing something else than before.
+// A controller's phase changed.
 type PhaseChanged struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it was doing.
+	// Previous phase.
 	Previous Phase `protobuf:"varint,1,opt,name=previous,proto3,enum=coxswain.admin.v1.Phase" json:"previous,omitempty"`
-	// What it is doing now.
+	// Current phase.
 	Current Phase `protobuf:"varint,2,opt,name=current,proto3,enum=coxswain.admin.v1.Phase" json:"current,omitempty"`
-	// Why, where it is skipped or failed.
+	// Reason for `PHASE_SKIPPED` or `PHASE_FAILED`.
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -604,14 +604,14 @@ func (x *PhaseChanged) GetReason() string {
 	return ""
 }
 
-// A reconcile began.
+// A reconcile started.
 type ReconcileStarted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Queue from which the key was taken.
+	// Queue of the key.
 	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
-	// 1 on the first try, one more after each failure.
+	// Number of the attempt: 1, and one more after each failure.
 	Attempt int32 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// For how long the key waited in the queue.
+	// Waiting time of the key in the queue.
 	QueueWait     *durationpb.Duration `protobuf:"bytes,3,opt,name=queue_wait,json=queueWait,proto3" json:"queue_wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -668,20 +668,20 @@ func (x *ReconcileStarted) GetQueueWait() *durationpb.Duration {
 	return nil
 }
 
-// A reconcile came to its end.
+// A reconcile succeeded.
 type ReconcileFinished struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Queue from which the key was taken.
+	// Queue of the key.
 	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
-	// 1 on the first try, one more after each failure.
+	// Number of the attempt: 1, and one more after each failure.
 	Attempt int32 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// For how long the key waited in the queue.
+	// Waiting time of the key in the queue.
 	QueueWait *durationpb.Duration `protobuf:"bytes,3,opt,name=queue_wait,json=queueWait,proto3" json:"queue_wait,omitempty"`
-	// How long it took.
+	// Duration of the reconcile.
 	Duration *durationpb.Duration `protobuf:"bytes,4,opt,name=duration,proto3" json:"duration,omitempty"`
-	// What it did; at most 100 steps.
+	// Steps of the reconcile, at most 100.
 	Actions []*Action `protobuf:"bytes,5,rep,name=actions,proto3" json:"actions,omitempty"`
-	// Number of steps left out of `actions`.
+	// Number of steps omitted from `actions`.
 	ActionsOmitted int32 `protobuf:"varint,6,opt,name=actions_omitted,json=actionsOmitted,proto3" json:"actions_omitted,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -762,21 +762,21 @@ func (x *ReconcileFinished) GetActionsOmitted() int32 {
 // A reconcile failed.
 type ReconcileFailed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Queue from which the key was taken.
+	// Queue of the key.
 	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
-	// 1 on the first try, one more after each failure.
+	// Number of the attempt: 1, and one more after each failure.
 	Attempt int32 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// For how long the key waited in the queue.
+	// Waiting time of the key in the queue.
 	QueueWait *durationpb.Duration `protobuf:"bytes,3,opt,name=queue_wait,json=queueWait,proto3" json:"queue_wait,omitempty"`
-	// How long it took.
+	// Duration of the reconcile.
 	Duration *durationpb.Duration `protobuf:"bytes,4,opt,name=duration,proto3" json:"duration,omitempty"`
-	// What it did before it failed; at most 100 steps.
+	// Steps before the failure, at most 100.
 	Actions []*Action `protobuf:"bytes,5,rep,name=actions,proto3" json:"actions,omitempty"`
-	// Number of steps left out of `actions`.
+	// Number of steps omitted from `actions`.
 	ActionsOmitted int32 `protobuf:"varint,6,opt,name=actions_omitted,json=actionsOmitted,proto3" json:"actions_omitted,omitempty"`
-	// What went wrong.
+	// Error message.
 	Error string `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`
-	// Whether it is tried again by itself; if not, only a change of the object can help.
+	// True if the controller retries; otherwise it does not retry until the object changes.
 	Retry         bool `protobuf:"varint,8,opt,name=retry,proto3" json:"retry,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -868,14 +868,14 @@ func (x *ReconcileFailed) GetRetry() bool {
 	return false
 }
 
-// A key will be reconciled again.
+// A key was requeued.
 type ReconcileRequeued struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Queue to which the key goes back.
+	// Queue of the key.
 	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
-	// Why.
+	// Cause of the requeue.
 	Cause RequeueCause `protobuf:"varint,2,opt,name=cause,proto3,enum=coxswain.admin.v1.RequeueCause" json:"cause,omitempty"`
-	// After how long; zero when it waits for a cache, which nobody can tell the end of.
+	// Delay; zero while the key waits for a cache, because the duration is unknown.
 	Delay         *durationpb.Duration `protobuf:"bytes,3,opt,name=delay,proto3" json:"delay,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -932,18 +932,18 @@ func (x *ReconcileRequeued) GetDelay() *durationpb.Duration {
 	return nil
 }
 
-// Something was written to the API server.
+// A controller sent a write to the API server.
 type ApiWrite struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What was written, and what became of it.
+	// The write and its result.
 	Action *Action `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"`
-	// HTTP status code; 0 when no answer came.
+	// HTTP status code; 0 without a response.
 	StatusCode int32 `protobuf:"varint,2,opt,name=status_code,json=statusCode,proto3" json:"status_code,omitempty"`
-	// The server's machine-readable reason, where it refused: `Conflict`, `AlreadyExists`.
+	// Machine-readable reason of the API server for a rejected write: `Conflict`, `AlreadyExists`.
 	StatusReason string `protobuf:"bytes,3,opt,name=status_reason,json=statusReason,proto3" json:"status_reason,omitempty"`
-	// How long it took.
+	// Duration of the request.
 	Duration *durationpb.Duration `protobuf:"bytes,4,opt,name=duration,proto3" json:"duration,omitempty"`
-	// Resource version of the object as written; empty where there is none.
+	// Resource version of the written object; empty if unknown.
 	ResourceVersion string `protobuf:"bytes,5,opt,name=resource_version,json=resourceVersion,proto3" json:"resource_version,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -1017,15 +1017,15 @@ func (x *ApiWrite) GetResourceVersion() string {
 // Leadership changed.
 type LeadershipChanged struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The Lease that is fought for, `namespace/name`.
+	// Leader-election Lease, `namespace/name`.
 	Lease string `protobuf:"bytes,1,opt,name=lease,proto3" json:"lease,omitempty"`
-	// Who held it; empty if nobody did.
+	// Previous holder; empty if the Lease had no holder.
 	PreviousHolder string `protobuf:"bytes,2,opt,name=previous_holder,json=previousHolder,proto3" json:"previous_holder,omitempty"`
-	// Who holds it; empty if nobody does.
+	// Current holder; empty if the Lease has no holder.
 	Holder string `protobuf:"bytes,3,opt,name=holder,proto3" json:"holder,omitempty"`
-	// Whether this replica leads.
+	// True if this replica leads.
 	Leading bool `protobuf:"varint,4,opt,name=leading,proto3" json:"leading,omitempty"`
-	// How often the Lease changed hands.
+	// Number of changes of the holder.
 	Transitions   int32 `protobuf:"varint,5,opt,name=transitions,proto3" json:"transitions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1096,16 +1096,16 @@ func (x *LeadershipChanged) GetTransitions() int32 {
 	return 0
 }
 
-// An override was set, ended or found invalid.
+// An override was set, was removed, expired or is invalid.
 type OverrideChanged struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What happened.
+	// Type of the change.
 	Change OverrideChange `protobuf:"varint,1,opt,name=change,proto3,enum=coxswain.admin.v1.OverrideChange" json:"change,omitempty"`
-	// The override in force; absent if there is none.
+	// Active override; absent without an active override.
 	Override *Override `protobuf:"bytes,2,opt,name=override,proto3" json:"override,omitempty"`
-	// The user who did it; empty if nobody did.
+	// User who made the change; empty if no user did.
 	User string `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
-	// What is wrong, where it was found invalid.
+	// Problem of an invalid override.
 	Problem       string `protobuf:"bytes,4,opt,name=problem,proto3" json:"problem,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1169,18 +1169,18 @@ func (x *OverrideChanged) GetProblem() string {
 	return ""
 }
 
-// Restricts events. Every condition that is set must hold; a list holds if one of its values does.
+// Filter for events. An event must match every set field; it matches a list if it matches one of the values.
 type EventFilter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Names or aliases of controllers. Events about the manager as a whole match none.
+	// Names or aliases of controllers. Events about the whole manager do not match.
 	Controllers []string `protobuf:"bytes,1,rep,name=controllers,proto3" json:"controllers,omitempty"`
-	// Sorts.
+	// Types of events.
 	Types []EventType `protobuf:"varint,2,rep,packed,name=types,proto3,enum=coxswain.admin.v1.EventType" json:"types,omitempty"`
-	// Namespaces of the object concerned. Events without an object match none.
+	// Namespaces of the object. Events without an object do not match.
 	Namespaces []string `protobuf:"bytes,3,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
-	// Objects concerned. Fields of a reference that are empty match anything; a reference must not be empty altogether.
+	// Objects. Empty fields of a reference match everything; a reference must have at least one field.
 	Objects []*ObjectReference `protobuf:"bytes,4,rep,name=objects,proto3" json:"objects,omitempty"`
-	// At least this severe. If unspecified, anything.
+	// Minimum severity; all events if unspecified.
 	MinSeverity   Severity `protobuf:"varint,5,opt,name=min_severity,json=minSeverity,proto3,enum=coxswain.admin.v1.Severity" json:"min_severity,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1254,19 +1254,19 @@ func (x *EventFilter) GetMinSeverity() Severity {
 // Request of StreamEvents.
 type StreamEventsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which events; all of them if absent. At most 100 values in a list.
+	// Filter with at most 100 values in each list; absent for all events.
 	Filter *EventFilter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
-	// Where to start; with the next event if nothing is set.
+	// Start of the stream; if unset, the next new event.
 	//
 	// Types that are valid to be assigned to Start:
 	//
 	//	*StreamEventsRequest_SinceSequence
 	//	*StreamEventsRequest_Last
 	Start isStreamEventsRequest_Start `protobuf_oneof:"start"`
-	// The log that `since_sequence` is about, from `StreamStarted`. If set, the call fails when the log is another one
-	// (the replica has started anew, or another one answers) instead of going on as if nothing were missing.
+	// Log of `since_sequence`, from `StreamStarted`. If it is set, the call fails if the replica has another log, after a
+	// restart or because another replica responds, instead of silently missing events.
 	LogId string `protobuf:"bytes,4,opt,name=log_id,json=logId,proto3" json:"log_id,omitempty"`
-	// End the stream once the past has been sent, instead of going on with new events.
+	// End the stream after the past events, without new events.
 	ReplayOnly    bool `protobuf:"varint,5,opt,name=replay_only,json=replayOnly,proto3" json:"replay_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1353,13 +1353,13 @@ type isStreamEventsRequest_Start interface {
 }
 
 type StreamEventsRequest_SinceSequence struct {
-	// After this sequence number; what has left the log since then is told of by `EventsDropped`. 0 is for the oldest
-	// that there is, which asks for nothing that had left before.
+	// Start after this sequence number. `EventsDropped` reports events that the log has evicted since then. 0 starts with
+	// the oldest event in the log, without a report of earlier evictions.
 	SinceSequence uint64 `protobuf:"varint,2,opt,name=since_sequence,json=sinceSequence,proto3,oneof"`
 }
 
 type StreamEventsRequest_Last struct {
-	// With the last so many that match, of those that are there.
+	// Start with the last N matching events in the log.
 	Last uint32 `protobuf:"varint,3,opt,name=last,proto3,oneof"`
 }
 
@@ -1370,7 +1370,7 @@ func (*StreamEventsRequest_Last) isStreamEventsRequest_Start() {}
 // Response of StreamEvents.
 type StreamEventsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What comes next.
+	// Item of the stream.
 	//
 	// Types that are valid to be assigned to Item:
 	//
@@ -1461,7 +1461,7 @@ type isStreamEventsResponse_Item interface {
 }
 
 type StreamEventsResponse_Started struct {
-	// Where the stream begins: the first message, and no other.
+	// Start of the stream. Only the first message has it.
 	Started *StreamStarted `protobuf:"bytes,1,opt,name=started,proto3,oneof"`
 }
 
@@ -1471,12 +1471,12 @@ type StreamEventsResponse_Event struct {
 }
 
 type StreamEventsResponse_Dropped struct {
-	// Events that this reader will never see.
+	// Evicted events that this stream does not contain.
 	Dropped *EventsDropped `protobuf:"bytes,3,opt,name=dropped,proto3,oneof"`
 }
 
 type StreamEventsResponse_ReplayFinished struct {
-	// All that was asked for of the past has been sent; sent once.
+	// End of the requested past events, sent once.
 	ReplayFinished *ReplayFinished `protobuf:"bytes,4,opt,name=replay_finished,json=replayFinished,proto3,oneof"`
 }
 
@@ -1488,15 +1488,15 @@ func (*StreamEventsResponse_Dropped) isStreamEventsResponse_Item() {}
 
 func (*StreamEventsResponse_ReplayFinished) isStreamEventsResponse_Item() {}
 
-// Where a stream of events begins.
+// Start of a stream of events.
 type StreamStarted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Identifies the log: sequence numbers of another one mean nothing here.
+	// ID of the log. Sequence numbers are valid only within one log.
 	LogId string `protobuf:"bytes,1,opt,name=log_id,json=logId,proto3" json:"log_id,omitempty"`
-	// The sequence number from which on nothing is missing in the log; one more than `newest_sequence` if there is none.
-	// Of what was before, rare events may be there.
+	// Sequence number from which the log is complete; `newest_sequence` + 1 for an empty log. The log may contain older
+	// rare events.
 	OldestSequence uint64 `protobuf:"varint,2,opt,name=oldest_sequence,json=oldestSequence,proto3" json:"oldest_sequence,omitempty"`
-	// The newest sequence number; 0 before the first event.
+	// Newest sequence number; 0 before the first event.
 	NewestSequence uint64 `protobuf:"varint,3,opt,name=newest_sequence,json=newestSequence,proto3" json:"newest_sequence,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -1553,15 +1553,15 @@ func (x *StreamStarted) GetNewestSequence() uint64 {
 	return 0
 }
 
-// Events that a reader will never see, because they have left the log before it got there. There is one for each gap
-// in the sequence numbers, unless the filter's `types` leave out all that is missing there.
+// Events that the log evicted before the stream read them. The stream sends one message for each gap in the sequence
+// numbers, unless the filter's `types` exclude all missing events.
 type EventsDropped struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many, whether or not they match the filter: `last_sequence - first_sequence + 1`.
+	// Number of missing events, matching or not: `last_sequence - first_sequence + 1`.
 	Count uint64 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
-	// The first of them.
+	// First missing sequence number.
 	FirstSequence uint64 `protobuf:"varint,2,opt,name=first_sequence,json=firstSequence,proto3" json:"first_sequence,omitempty"`
-	// The last of them.
+	// Last missing sequence number.
 	LastSequence  uint64 `protobuf:"varint,3,opt,name=last_sequence,json=lastSequence,proto3" json:"last_sequence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1618,10 +1618,10 @@ func (x *EventsDropped) GetLastSequence() uint64 {
 	return 0
 }
 
-// All that was asked for of the past has been sent.
+// End of the requested past events.
 type ReplayFinished struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The newest event that it took into account; 0 before the first event.
+	// Sequence number of the newest past event; 0 before the first event.
 	Sequence      uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

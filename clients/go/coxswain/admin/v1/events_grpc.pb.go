@@ -26,21 +26,20 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Tells what the manager does while it does it.
+// Streams the manager's events.
 //
-// Each process keeps a log of its latest events, which has a bound: it is there to look on and to look back a little,
-// and is no record. Events of other replicas are not in it. Rare events (phases, leadership, overrides) have a bound of
-// their own, so that a flood of reconciles and writes does not push them out: they reach back further than the others.
+// Each process keeps a bounded log of its own latest events in memory. The log is for observation, not for records.
+// Rare events (phases, leadership, overrides) have a separate bound, so that many reconciles and writes cannot evict
+// them. The log therefore contains older rare events than others.
 type EventServiceClient interface {
-	// Streams events: first those of the past that were asked for, then new ones as they come. Asks for `watch` on
-	// `events`.
+	// Streams events: first the requested past events, then new events. Requires `watch` on `events`.
 	//
-	// A reader that falls so far behind that the log has gone on without it is told how many events it has missed, and
-	// goes on from the oldest that is left. No reader ever slows the manager down.
+	// If the log evicts events before a slow reader gets them, the stream sends the number of missed events and continues
+	// with the oldest remaining event. Readers never slow down the manager.
 	//
-	// `OUT_OF_RANGE` (`SEQUENCE_IN_FUTURE`): there is no such sequence number yet. `FAILED_PRECONDITION`
-	// (`EVENT_LOG_CHANGED`): the log asked for was another process'. `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`): too many
-	// streams are open.
+	// `OUT_OF_RANGE` (`SEQUENCE_IN_FUTURE`): the sequence number is larger than the newest one. `FAILED_PRECONDITION`
+	// (`EVENT_LOG_CHANGED`): the requested log belongs to another process. `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`): too
+	// many streams are open.
 	StreamEvents(ctx context.Context, in *StreamEventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamEventsResponse], error)
 }
 
@@ -75,21 +74,20 @@ type EventService_StreamEventsClient = grpc.ServerStreamingClient[StreamEventsRe
 // All implementations must embed UnimplementedEventServiceServer
 // for forward compatibility.
 //
-// Tells what the manager does while it does it.
+// Streams the manager's events.
 //
-// Each process keeps a log of its latest events, which has a bound: it is there to look on and to look back a little,
-// and is no record. Events of other replicas are not in it. Rare events (phases, leadership, overrides) have a bound of
-// their own, so that a flood of reconciles and writes does not push them out: they reach back further than the others.
+// Each process keeps a bounded log of its own latest events in memory. The log is for observation, not for records.
+// Rare events (phases, leadership, overrides) have a separate bound, so that many reconciles and writes cannot evict
+// them. The log therefore contains older rare events than others.
 type EventServiceServer interface {
-	// Streams events: first those of the past that were asked for, then new ones as they come. Asks for `watch` on
-	// `events`.
+	// Streams events: first the requested past events, then new events. Requires `watch` on `events`.
 	//
-	// A reader that falls so far behind that the log has gone on without it is told how many events it has missed, and
-	// goes on from the oldest that is left. No reader ever slows the manager down.
+	// If the log evicts events before a slow reader gets them, the stream sends the number of missed events and continues
+	// with the oldest remaining event. Readers never slow down the manager.
 	//
-	// `OUT_OF_RANGE` (`SEQUENCE_IN_FUTURE`): there is no such sequence number yet. `FAILED_PRECONDITION`
-	// (`EVENT_LOG_CHANGED`): the log asked for was another process'. `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`): too many
-	// streams are open.
+	// `OUT_OF_RANGE` (`SEQUENCE_IN_FUTURE`): the sequence number is larger than the newest one. `FAILED_PRECONDITION`
+	// (`EVENT_LOG_CHANGED`): the requested log belongs to another process. `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`): too
+	// many streams are open.
 	StreamEvents(*StreamEventsRequest, grpc.ServerStreamingServer[StreamEventsResponse]) error
 	mustEmbedUnimplementedEventServiceServer()
 }

@@ -23,18 +23,18 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// The admission policy `coxswain-leases`. Without it, whoever may write Leases in `kube-system` can disable controllers and announce
-// addresses of replicas.
+// State of the admission policy `coxswain-leases`. Without the policy, accounts that can write Leases in `kube-system`
+// can disable controllers and announce addresses of replicas.
 type LeasePolicy int32
 
 const (
-	// Not known: the replica that answers does not lead, or cannot read the policy.
+	// Unknown: the responding replica does not lead, or cannot read the policy.
 	LeasePolicy_LEASE_POLICY_UNSPECIFIED LeasePolicy = 0
-	// The policy of this version is in force.
+	// The policy of this version is installed.
 	LeasePolicy_LEASE_POLICY_IN_FORCE LeasePolicy = 1
 	// The policy or its binding is missing.
 	LeasePolicy_LEASE_POLICY_MISSING LeasePolicy = 2
-	// The policy or its binding differs from that of this version, and may protect less.
+	// The policy or its binding differs from this version's, and may protect less.
 	LeasePolicy_LEASE_POLICY_DIFFERENT LeasePolicy = 3
 )
 
@@ -81,29 +81,29 @@ func (LeasePolicy) EnumDescriptor() ([]byte, []int) {
 	return file_coxswain_admin_v1_leader_proto_rawDescGZIP(), []int{0}
 }
 
-// A Lease that is fought for, and who holds it.
+// A leader-election Lease and its holder.
 type Leader struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The Lease, `namespace/name`; empty if leader election is off.
+	// Lease as `namespace/name`; empty if leader election is off.
 	Lease string `protobuf:"bytes,1,opt,name=lease,proto3" json:"lease,omitempty"`
-	// Identity of the holder; empty when nobody holds it.
+	// Identity of the holder; empty if the Lease has no holder.
 	HolderIdentity string `protobuf:"bytes,2,opt,name=holder_identity,json=holderIdentity,proto3" json:"holder_identity,omitempty"`
-	// When the holder took it.
+	// Time at which the holder acquired the Lease.
 	AcquireTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=acquire_time,json=acquireTime,proto3" json:"acquire_time,omitempty"`
-	// When the holder last renewed it.
+	// Time of the last renewal.
 	RenewTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=renew_time,json=renewTime,proto3" json:"renew_time,omitempty"`
-	// For how long the others wait after the last renewal.
+	// Time after the last renewal until another replica can acquire the Lease.
 	LeaseDuration *durationpb.Duration `protobuf:"bytes,5,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`
-	// How often it changed hands.
+	// Number of changes of the holder.
 	Transitions int32 `protobuf:"varint,6,opt,name=transitions,proto3" json:"transitions,omitempty"`
-	// Whether the replica that answers leads.
+	// True if the responding replica leads.
 	Leading bool `protobuf:"varint,7,opt,name=leading,proto3" json:"leading,omitempty"`
-	// Identity of the replica that answers.
+	// Identity of the responding replica.
 	ReplicaIdentity string `protobuf:"bytes,8,opt,name=replica_identity,json=replicaIdentity,proto3" json:"replica_identity,omitempty"`
-	// Host and port where the holder serves this API; empty if that is not known, as for a manager of another make.
+	// Host and port of the holder's admin API; empty if unknown, as for a kube-controller-manager.
 	AdminAddress string `protobuf:"bytes,9,opt,name=admin_address,json=adminAddress,proto3" json:"admin_address,omitempty"`
-	// Whether the admission policy that reserves the manager's Leases is in force. Only a replica that leads reads the policy, when
-	// it begins to lead and once an hour.
+	// State of the admission policy that protects the manager's Leases. Only the leader reads the policy, at the start of
+	// its term and once an hour.
 	LeasePolicy   LeasePolicy `protobuf:"varint,10,opt,name=lease_policy,json=leasePolicy,proto3,enum=coxswain.admin.v1.LeasePolicy" json:"lease_policy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -209,12 +209,12 @@ func (x *Leader) GetLeasePolicy() LeasePolicy {
 	return LeasePolicy_LEASE_POLICY_UNSPECIFIED
 }
 
-// The overrides in force.
+// Summary of the active overrides.
 type OverridesInForce struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Number of controllers with an override in force.
+	// Number of controllers with an active override.
 	Count int32 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
-	// When the oldest of these overrides was given; absent if there are none.
+	// Creation time of the oldest active override; absent without active overrides.
 	OldestTime    *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=oldest_time,json=oldestTime,proto3" json:"oldest_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -267,7 +267,7 @@ func (x *OverridesInForce) GetOldestTime() *timestamppb.Timestamp {
 // Request of GetLeader.
 type GetLeaderRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The Lease, `namespace/name`; empty for the main one. During a leader migration there is a second.
+	// Lease as `namespace/name`; empty for the main Lease. A second Lease exists during a leader migration.
 	Lease         string `protobuf:"bytes,1,opt,name=lease,proto3" json:"lease,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -313,11 +313,11 @@ func (x *GetLeaderRequest) GetLease() string {
 // Response of GetLeader.
 type GetLeaderResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who leads.
+	// The Lease and its holder.
 	Leader *Leader `protobuf:"bytes,1,opt,name=leader,proto3" json:"leader,omitempty"`
-	// All replicas that have announced themselves, by identity.
+	// All announced replicas, sorted by identity.
 	Replicas []*Replica `protobuf:"bytes,2,rep,name=replicas,proto3" json:"replicas,omitempty"`
-	// The overrides in force, of all controllers.
+	// Active overrides of all controllers.
 	Overrides     *OverridesInForce `protobuf:"bytes,30,opt,name=overrides,proto3" json:"overrides,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -377,9 +377,9 @@ func (x *GetLeaderResponse) GetOverrides() *OverridesInForce {
 // Request of WatchLeader.
 type WatchLeaderRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The Lease, `namespace/name`; empty for the main one.
+	// Lease as `namespace/name`; empty for the main Lease.
 	Lease string `protobuf:"bytes,1,opt,name=lease,proto3" json:"lease,omitempty"`
-	// Whether signs of life alone (a later `renew_time`) are worth a message.
+	// Also send a message if only a `renew_time` changed.
 	IncludeRenewals bool `protobuf:"varint,2,opt,name=include_renewals,json=includeRenewals,proto3" json:"include_renewals,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -432,11 +432,11 @@ func (x *WatchLeaderRequest) GetIncludeRenewals() bool {
 // Response of WatchLeader.
 type WatchLeaderResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who leads.
+	// The Lease and its holder.
 	Leader *Leader `protobuf:"bytes,1,opt,name=leader,proto3" json:"leader,omitempty"`
-	// All replicas that have announced themselves, by identity.
+	// All announced replicas, sorted by identity.
 	Replicas []*Replica `protobuf:"bytes,2,rep,name=replicas,proto3" json:"replicas,omitempty"`
-	// The overrides in force, of all controllers.
+	// Active overrides of all controllers.
 	Overrides     *OverridesInForce `protobuf:"bytes,30,opt,name=overrides,proto3" json:"overrides,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -496,18 +496,18 @@ func (x *WatchLeaderResponse) GetOverrides() *OverridesInForce {
 // Request of StepDown.
 type StepDownRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Why, for the audit log. At most 1024 bytes.
+	// Reason for the audit log, at most 1024 bytes.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Identity of the replica that should lead next; empty for whoever is first.
+	// Identity of the replica that leads next; empty for the first replica that acquires the Lease.
 	SuccessorIdentity string `protobuf:"bytes,2,opt,name=successor_identity,json=successorIdentity,proto3" json:"successor_identity,omitempty"`
-	// Only if this is the leader's identity. Protects from unseating a leader that came in between.
+	// Required identity of the leader. The call fails if another replica became the leader in the meantime.
 	ExpectedLeaderIdentity *string `protobuf:"bytes,3,opt,name=expected_leader_identity,json=expectedLeaderIdentity,proto3,oneof" json:"expected_leader_identity,omitempty"`
-	// Answer only once another replica leads, or else as soon as this one has let go.
+	// Respond when another replica leads; otherwise respond when this replica has released the Lease.
 	Wait bool `protobuf:"varint,4,opt,name=wait,proto3" json:"wait,omitempty"`
-	// Check everything and change nothing.
+	// Check the request without changing anything.
 	DryRun bool `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	// Give leadership up even if no other replica shows signs of life. A kube-controller-manager that stands by takes it, but announces
-	// itself nowhere. If nobody takes it, nobody leads for the lease duration, and then this replica leads again.
+	// Step down even if no other replica is live. A kube-controller-manager on standby can acquire the Lease, although it
+	// does not announce itself. If no replica acquires the Lease within the lease duration, this replica leads again.
 	Force         bool `protobuf:"varint,6,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -588,7 +588,7 @@ func (x *StepDownRequest) GetForce() bool {
 // Response of StepDown.
 type StepDownResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who leads now; with `dry_run`, who still leads.
+	// The Lease and its holder after the call.
 	Leader        *Leader `protobuf:"bytes,1,opt,name=leader,proto3" json:"leader,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -23,23 +23,23 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// How a reconcile on demand ended.
+// Outcome of a reconcile on demand.
 type SyncOutcome int32
 
 const (
-	// Not known.
+	// Unknown.
 	SyncOutcome_SYNC_OUTCOME_UNSPECIFIED SyncOutcome = 0
-	// All is as it should be now; the actions say what it took.
+	// Succeeded; the response lists the completed steps.
 	SyncOutcome_SYNC_OUTCOME_DONE SyncOutcome = 1
-	// It failed, and will be tried again.
+	// Failed; the controller retries.
 	SyncOutcome_SYNC_OUTCOME_RETRYING SyncOutcome = 2
-	// It failed, and only a change of the object can help.
+	// Failed; the controller does not retry until the object changes.
 	SyncOutcome_SYNC_OUTCOME_FAILED SyncOutcome = 3
-	// Nothing was done: the cache has not seen yet what was written last.
+	// Not run: the cache does not contain the controller's last writes yet.
 	SyncOutcome_SYNC_OUTCOME_STALE_CACHE SyncOutcome = 4
-	// There is nothing of this name to reconcile.
+	// Not run: the object does not exist.
 	SyncOutcome_SYNC_OUTCOME_NO_OBJECT SyncOutcome = 5
-	// Observed and planned only.
+	// Planned only.
 	SyncOutcome_SYNC_OUTCOME_EXPLAINED SyncOutcome = 6
 )
 
@@ -95,31 +95,31 @@ func (SyncOutcome) EnumDescriptor() ([]byte, []int) {
 // A work queue: keys of objects to reconcile.
 type Queue struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Name, as in the label `name` of the `workqueue_*` metrics.
+	// Name, equal to the label `name` of the `workqueue_*` metrics.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The controller that it belongs to.
+	// Controller of the queue.
 	Controller string `protobuf:"bytes,2,opt,name=controller,proto3" json:"controller,omitempty"`
-	// Resource of the objects that the keys name, as kubectl writes it; empty if they name none.
+	// Resource of the keys, as in kubectl; empty if the keys are not names of objects.
 	Resource string `protobuf:"bytes,3,opt,name=resource,proto3" json:"resource,omitempty"`
-	// Keys that are taken at the same time.
+	// Number of workers.
 	Workers int32 `protobuf:"varint,4,opt,name=workers,proto3" json:"workers,omitempty"`
-	// Keys that wait.
+	// Waiting keys.
 	Depth int64 `protobuf:"varint,5,opt,name=depth,proto3" json:"depth,omitempty"`
-	// Keys that are being reconciled.
+	// Keys in reconciliation.
 	InFlight int64 `protobuf:"varint,6,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
-	// Keys that come back later: after a failure, or because the controller wants to look again.
+	// Keys with a delayed requeue: a retry after a failure, or a planned requeue.
 	Delayed int64 `protobuf:"varint,7,opt,name=delayed,proto3" json:"delayed,omitempty"`
 	// Keys whose last reconcile failed.
 	Failing int64 `protobuf:"varint,8,opt,name=failing,proto3" json:"failing,omitempty"`
-	// For how long the oldest waiting key has waited; absent when none waits.
+	// Age of the oldest waiting key; absent if no key waits.
 	OldestQueuedAge *durationpb.Duration `protobuf:"bytes,9,opt,name=oldest_queued_age,json=oldestQueuedAge,proto3" json:"oldest_queued_age,omitempty"`
-	// For how long the reconcile that takes longest has been running; absent when none runs.
+	// Duration of the longest running reconcile so far; absent if no reconcile runs.
 	LongestRunning *durationpb.Duration `protobuf:"bytes,10,opt,name=longest_running,json=longestRunning,proto3" json:"longest_running,omitempty"`
-	// Reconciles since the controller started last, failed ones included.
+	// Reconciles since the controller's last start, including failed ones.
 	Syncs int64 `protobuf:"varint,11,opt,name=syncs,proto3" json:"syncs,omitempty"`
-	// Reconciles that failed since the controller started last.
+	// Failed reconciles since the controller's last start.
 	Errors int64 `protobuf:"varint,12,opt,name=errors,proto3" json:"errors,omitempty"`
-	// Keys that wait for a cache to show what was written for them last. They are queued when it does.
+	// Keys that wait until a cache contains their last writes, and are queued then.
 	Waiting       int64 `protobuf:"varint,13,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -246,12 +246,12 @@ func (x *Queue) GetWaiting() int64 {
 	return 0
 }
 
-// A key that waits in a queue.
+// A waiting key.
 type QueuedKey struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The object.
+	// Key of the object.
 	Object *ObjectKey `protobuf:"bytes,1,opt,name=object,proto3" json:"object,omitempty"`
-	// For how long it has waited.
+	// Waiting time so far.
 	Age           *durationpb.Duration `protobuf:"bytes,2,opt,name=age,proto3" json:"age,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -301,14 +301,14 @@ func (x *QueuedKey) GetAge() *durationpb.Duration {
 	return nil
 }
 
-// A key that waits for a cache, and is in the queue only once that has caught up.
+// A key that waits for a cache, and is queued when the cache is current.
 type WaitingKey struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The object.
+	// Key of the object.
 	Object *ObjectKey `protobuf:"bytes,1,opt,name=object,proto3" json:"object,omitempty"`
-	// For how long it has waited.
+	// Waiting time so far.
 	Age *durationpb.Duration `protobuf:"bytes,2,opt,name=age,proto3" json:"age,omitempty"`
-	// What it waits for: `waits for the cache of RESOURCE`, the resource as kubectl writes it.
+	// `waiting for the cache of RESOURCE`, with the resource as in kubectl.
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -368,13 +368,13 @@ func (x *WaitingKey) GetReason() string {
 // A key whose last reconcile failed.
 type FailingKey struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The object.
+	// Key of the object.
 	Object *ObjectKey `protobuf:"bytes,1,opt,name=object,proto3" json:"object,omitempty"`
-	// Failures in a row.
+	// Consecutive failures.
 	Attempts int32 `protobuf:"varint,2,opt,name=attempts,proto3" json:"attempts,omitempty"`
-	// What went wrong last.
+	// Last error message.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
-	// When.
+	// Time of the last failure.
 	Time          *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=time,proto3" json:"time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -438,14 +438,14 @@ func (x *FailingKey) GetTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// Restricts queues. Every condition that is set must hold.
+// Filter for queues. A queue must match every set field.
 type QueueFilter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Names or aliases of controllers; a queue must belong to one of them.
+	// Names or aliases of controllers. A queue matches if one of them owns it.
 	Controllers []string `protobuf:"bytes,1,rep,name=controllers,proto3" json:"controllers,omitempty"`
-	// Resource of the keys, as kubectl writes it.
+	// Resource of the keys, as in kubectl.
 	Resource string `protobuf:"bytes,2,opt,name=resource,proto3" json:"resource,omitempty"`
-	// Only queues in which something waits or fails.
+	// Only queues with waiting or failing keys.
 	Busy          bool `protobuf:"varint,3,opt,name=busy,proto3" json:"busy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -505,11 +505,11 @@ func (x *QueueFilter) GetBusy() bool {
 // Request of ListQueues.
 type ListQueuesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which queues; all of them if absent.
+	// Filter; absent for all queues.
 	Filter *QueueFilter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
-	// At most this many; 0 for the server's choice, and no more than 1000.
+	// Maximum number of queues in the response, at most 1000; 0 for the server's default.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// `next_page_token` of the page before; empty for the first page.
+	// `next_page_token` of the previous page; empty for the first page.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -569,11 +569,11 @@ func (x *ListQueuesRequest) GetPageToken() string {
 // Response of ListQueues.
 type ListQueuesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A page of queues, by name.
+	// A page of queues, sorted by name.
 	Queues []*Queue `protobuf:"bytes,1,rep,name=queues,proto3" json:"queues,omitempty"`
-	// For the next page; empty on the last one.
+	// Token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// Number of queues that match, over all pages.
+	// Number of matching queues on all pages.
 	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -633,9 +633,9 @@ func (x *ListQueuesResponse) GetTotalSize() int32 {
 // Request of GetQueue.
 type GetQueueRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Name.
+	// Name of the queue.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// At most this many oldest keys, and as many waiting and failing ones; 0 for the server's choice, and no more than 1000.
+	// Maximum number of keys in each list of the response, at most 1000; 0 for the server's default.
 	MaxKeys       int32 `protobuf:"varint,2,opt,name=max_keys,json=maxKeys,proto3" json:"max_keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -690,13 +690,13 @@ type GetQueueResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The queue.
 	Queue *Queue `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
-	// The keys that have waited longest, oldest first.
+	// Longest-waiting keys, oldest first.
 	OldestKeys []*QueuedKey `protobuf:"bytes,2,rep,name=oldest_keys,json=oldestKeys,proto3" json:"oldest_keys,omitempty"`
-	// Keys that are being reconciled.
+	// Keys in reconciliation.
 	InFlightKeys []*QueuedKey `protobuf:"bytes,3,rep,name=in_flight_keys,json=inFlightKeys,proto3" json:"in_flight_keys,omitempty"`
-	// Keys whose last reconcile failed, those with most failures first.
+	// Keys whose last reconcile failed, sorted by number of failures in descending order.
 	FailingKeys []*FailingKey `protobuf:"bytes,4,rep,name=failing_keys,json=failingKeys,proto3" json:"failing_keys,omitempty"`
-	// Keys that wait for a cache, those that have waited longest first.
+	// Keys that wait for a cache, oldest first.
 	WaitingKeys   []*WaitingKey `protobuf:"bytes,5,rep,name=waiting_keys,json=waitingKeys,proto3" json:"waiting_keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -772,11 +772,11 @@ type SyncObjectRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name or alias of the controller.
 	Controller string `protobuf:"bytes,1,opt,name=controller,proto3" json:"controller,omitempty"`
-	// The object.
+	// Key of the object.
 	Object *ObjectKey `protobuf:"bytes,2,opt,name=object,proto3" json:"object,omitempty"`
-	// Name of the queue; may be empty if the controller has only one.
+	// Name of the queue; optional if the controller has only one.
 	Queue string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
-	// As ExplainObject, which is to be called instead: the next version ignores no request with it, but refuses it.
+	// Deprecated: call ExplainObject. The next version of this API rejects requests with this field.
 	Explain       bool `protobuf:"varint,4,opt,name=explain,proto3" json:"explain,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -845,9 +845,9 @@ type ExplainObjectRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name or alias of the controller.
 	Controller string `protobuf:"bytes,1,opt,name=controller,proto3" json:"controller,omitempty"`
-	// The object.
+	// Key of the object.
 	Object *ObjectKey `protobuf:"bytes,2,opt,name=object,proto3" json:"object,omitempty"`
-	// Name of the queue; may be empty if the controller has only one.
+	// Name of the queue; optional if the controller has only one.
 	Queue         string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -907,20 +907,20 @@ func (x *ExplainObjectRequest) GetQueue() string {
 // Response of ExplainObject.
 type ExplainObjectResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// `SYNC_OUTCOME_EXPLAINED`, or why there is nothing to explain.
+	// `SYNC_OUTCOME_EXPLAINED`, or the reason why no explanation exists.
 	Outcome SyncOutcome `protobuf:"varint,1,opt,name=outcome,proto3,enum=coxswain.admin.v1.SyncOutcome" json:"outcome,omitempty"`
-	// What would be done, in order.
+	// Planned steps, in order.
 	Actions []*Action `protobuf:"bytes,2,rep,name=actions,proto3" json:"actions,omitempty"`
-	// What is waited for, for people.
+	// Human-readable description of the cache that a reconcile would wait for.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
-	// When the controller would want to look again; absent if it would not.
+	// Planned time until the next reconcile; absent if none is planned.
 	RequeueAfter *durationpb.Duration `protobuf:"bytes,4,opt,name=requeue_after,json=requeueAfter,proto3" json:"requeue_after,omitempty"`
-	// How long it took.
+	// Duration of the explanation.
 	Duration *durationpb.Duration `protobuf:"bytes,5,opt,name=duration,proto3" json:"duration,omitempty"`
-	// Queue whose reconcile is explained.
+	// Queue of the explained reconcile.
 	Queue string `protobuf:"bytes,6,opt,name=queue,proto3" json:"queue,omitempty"`
-	// Why the actions are what they are, in sentences for people, the most important one first. Empty of a controller that
-	// does not say.
+	// Reasons for the steps as human-readable sentences, the most important one first. Empty if the controller does not
+	// support reasons.
 	Reasons       []string `protobuf:"bytes,7,rep,name=reasons,proto3" json:"reasons,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1008,22 +1008,22 @@ func (x *ExplainObjectResponse) GetReasons() []string {
 // Response of SyncObject.
 type SyncObjectResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How it ended.
+	// Outcome of the reconcile.
 	Outcome SyncOutcome `protobuf:"varint,1,opt,name=outcome,proto3,enum=coxswain.admin.v1.SyncOutcome" json:"outcome,omitempty"`
-	// What was done, or would be, in order.
+	// Completed or planned steps, in order.
 	Actions []*Action `protobuf:"bytes,2,rep,name=actions,proto3" json:"actions,omitempty"`
-	// What went wrong or is waited for, for people.
+	// Human-readable error, or description of the cache that the reconcile waits for.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
-	// When the controller wants to look again; absent if it does not.
+	// Planned time until the next reconcile; absent if none is planned.
 	RequeueAfter *durationpb.Duration `protobuf:"bytes,4,opt,name=requeue_after,json=requeueAfter,proto3" json:"requeue_after,omitempty"`
-	// How long it took.
+	// Duration of the reconcile.
 	Duration *durationpb.Duration `protobuf:"bytes,5,opt,name=duration,proto3" json:"duration,omitempty"`
-	// Trace of it, 32 hexadecimal digits; empty where there is none.
+	// Trace ID, 32 hexadecimal digits; empty without a trace.
 	TraceId string `protobuf:"bytes,6,opt,name=trace_id,json=traceId,proto3" json:"trace_id,omitempty"`
-	// Queue that was used.
+	// Queue of the reconcile.
 	Queue string `protobuf:"bytes,7,opt,name=queue,proto3" json:"queue,omitempty"`
-	// Of an explanation: why the actions are what they are, in sentences for people, the most important one first. Empty of
-	// a controller that does not say.
+	// With `explain`: reasons for the steps as human-readable sentences, the most important one first. Empty if the
+	// controller does not support reasons.
 	Reasons       []string `protobuf:"bytes,8,rep,name=reasons,proto3" json:"reasons,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -4,31 +4,31 @@
 // 	protoc        (unknown)
 // source: coxswain/admin/v1/types.proto
 
-// The admin API of Coxswain: the running controller manager, listed, watched and changed.
+// The admin API of Coxswain inspects and controls the running controller manager.
 //
-// What holds for every RPC:
+// These rules apply to every RPC:
 //
 //   - Errors carry `google.rpc.ErrorInfo` with the domain `admin.coxswain.dev` and a stable, machine-readable
 //     reason. `INVALID_ARGUMENT` carries `google.rpc.BadRequest` with a violation per field, `FAILED_PRECONDITION`
 //     carries `google.rpc.PreconditionFailure`, and errors after which a retry may succeed carry
 //     `google.rpc.RetryInfo`.
-//   - Reasons stand in brackets behind their codes, here and at each RPC. Any RPC may answer with `INVALID_ARGUMENT`
-//     (`INVALID_REQUEST`), `DEADLINE_EXCEEDED` (`TIMEOUT`), and `UNAVAILABLE`: the API server could not be asked whether
-//     the call is allowed (`API_SERVER`), or this replica ends (`SHUTTING_DOWN`). Any stream may be refused with
-//     `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`), by the number of streams of all callers or of one user, and any call
-//     (`TOO_MANY_CALLS`) by the number of calls that one user has under way.
-//   - A stream ends with `PERMISSION_DENIED` (`FORBIDDEN`) within two minutes after its caller may no longer open it, and
-//     with `UNAVAILABLE` (`STREAM_EXPIRED`) after 30 minutes at most: open it again with present credentials.
-//   - An error without a reason comes from a connection or a proxy, not from this API. `UNAVAILABLE` without one says
-//     nothing about whether the call was carried out.
-//   - `UNAUTHENTICATED` (`UNAUTHENTICATED`): the caller showed no credentials, or none that hold. `PERMISSION_DENIED`
-//     (`FORBIDDEN`): the cluster's authorization does not allow it. Each RPC says what it asks for: a verb on a resource of the API group
-//     `admin.coxswain.dev`, restricted to a name where the request has one.
-//   - `grpc.health.v1.Health/Check` answers `NOT_FOUND` (`SERVICE_NOT_FOUND`) about what there is not.
-//   - Deadlines are honored, by streams too. A mutation whose deadline passes while it waits for its effect stays in
-//     force: only the waiting ends.
-//   - Enum values and fields may be added to messages of this version. Treat a value that you don't know as the
-//     zero value, and a `oneof` in which you know no case as nothing to act upon.
+//   - The documentation of each RPC lists its codes, with the reasons in parentheses. Any RPC can return
+//     `INVALID_ARGUMENT` (`INVALID_REQUEST`), `DEADLINE_EXCEEDED` (`TIMEOUT`) and `UNAVAILABLE`: the API server did not
+//     authorize the call in time (`API_SERVER`), or this replica is shutting down (`SHUTTING_DOWN`). Any stream can
+//     return `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`): all callers, or one user, have too many open streams. Any call
+//     can return `RESOURCE_EXHAUSTED` (`TOO_MANY_CALLS`): one user has too many calls in progress.
+//   - A stream ends with `PERMISSION_DENIED` (`FORBIDDEN`) at most 2 minutes after its caller loses the permission, and
+//     with `UNAVAILABLE` (`STREAM_EXPIRED`) after at most 30 minutes: open it again with current credentials.
+//   - A connection or a proxy, not this API, returns errors without a reason. After `UNAVAILABLE` without a reason, the
+//     call may have been applied.
+//   - `UNAUTHENTICATED` (`UNAUTHENTICATED`): the caller sent no valid credentials. `PERMISSION_DENIED` (`FORBIDDEN`):
+//     the cluster's authorization denies the call. Each RPC requires a verb on a resource of the API group
+//     `admin.coxswain.dev`, restricted to a name if the request has one.
+//   - `grpc.health.v1.Health/Check` returns `NOT_FOUND` (`SERVICE_NOT_FOUND`) for an unknown service.
+//   - Deadlines apply to streams too. If the deadline expires while a change waits for its effect, the change remains
+//     and only the wait ends.
+//   - Later releases may add enum values and fields to the messages of this version. Treat an unknown enum value as the
+//     zero value, and ignore a `oneof` without a known case.
 
 package adminv1
 
@@ -49,23 +49,23 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Sorts of steps.
+// Type of a step.
 type ActionType int32
 
 const (
-	// Not known.
+	// Unknown.
 	ActionType_ACTION_TYPE_UNSPECIFIED ActionType = 0
-	// A live read that makes sure of something before a risky step.
+	// Live read that confirms the cache before a risky step.
 	ActionType_ACTION_TYPE_VERIFY ActionType = 1
-	// An object is created.
+	// Create an object.
 	ActionType_ACTION_TYPE_CREATE ActionType = 2
-	// An object or a subresource of it is replaced.
+	// Update an object or a subresource.
 	ActionType_ACTION_TYPE_UPDATE ActionType = 3
-	// An object is patched.
+	// Patch an object.
 	ActionType_ACTION_TYPE_PATCH ActionType = 4
-	// An object is deleted.
+	// Delete an object.
 	ActionType_ACTION_TYPE_DELETE ActionType = 5
-	// A Kubernetes Event is recorded.
+	// Record a Kubernetes Event.
 	ActionType_ACTION_TYPE_EVENT ActionType = 6
 )
 
@@ -118,21 +118,21 @@ func (ActionType) EnumDescriptor() ([]byte, []int) {
 	return file_coxswain_admin_v1_types_proto_rawDescGZIP(), []int{0}
 }
 
-// What became of a step.
+// Result of a step.
 type ActionResult int32
 
 const (
-	// Not known.
+	// Unknown.
 	ActionResult_ACTION_RESULT_UNSPECIFIED ActionResult = 0
-	// Planned and not carried out: the answer to an `explain`.
+	// Planned, not executed, as in an explanation.
 	ActionResult_ACTION_RESULT_PLANNED ActionResult = 1
-	// Carried out.
+	// Completed.
 	ActionResult_ACTION_RESULT_DONE ActionResult = 2
-	// Nothing was left to do: the server's refusal is as good as success.
+	// Rejected by the API server because the object was already in the planned state.
 	ActionResult_ACTION_RESULT_UNNEEDED ActionResult = 3
-	// Refused or impossible.
+	// Failed.
 	ActionResult_ACTION_RESULT_FAILED ActionResult = 4
-	// Sent and never answered: it may have been carried out.
+	// Sent without a response: the step may have been applied.
 	ActionResult_ACTION_RESULT_UNKNOWN ActionResult = 5
 )
 
@@ -186,13 +186,13 @@ func (ActionResult) EnumDescriptor() ([]byte, []int) {
 // An object of the Kubernetes API.
 type ObjectReference struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Resource and group as kubectl writes them: `deployments.apps`, `pods`. Empty where only the key is known.
+	// Resource and group as in kubectl: `deployments.apps`, `pods`. Empty if only the key is known.
 	Resource string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
 	// Namespace; empty for cluster-scoped objects.
 	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// Name; empty for an object that the server names.
+	// Name; empty for an object whose name the API server generates.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// UID; empty where it is not known.
+	// UID; empty if unknown.
 	Uid           string `protobuf:"bytes,4,opt,name=uid,proto3" json:"uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -256,20 +256,20 @@ func (x *ObjectReference) GetUid() string {
 	return ""
 }
 
-// One step that a controller took, or would take. Never holds an object's content, which may be secret.
+// A step of a reconcile, completed or planned. It never contains an object's content, which may be secret.
 type Action struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What sort of step.
+	// Type of the step.
 	Type ActionType `protobuf:"varint,1,opt,name=type,proto3,enum=coxswain.admin.v1.ActionType" json:"type,omitempty"`
-	// The object written, read or spoken of.
+	// Object that the step reads, writes or records an Event about.
 	Object *ObjectReference `protobuf:"bytes,2,opt,name=object,proto3" json:"object,omitempty"`
 	// Subresource: `status`, `scale`; empty for the object itself.
 	Subresource string `protobuf:"bytes,3,opt,name=subresource,proto3" json:"subresource,omitempty"`
-	// The step for people: `create pods default/web-5d8f-x7k2p`.
+	// Human-readable summary: `create pods default/web-5d8f-x7k2p`.
 	Summary string `protobuf:"bytes,4,opt,name=summary,proto3" json:"summary,omitempty"`
-	// What became of it.
+	// Result of the step.
 	Result ActionResult `protobuf:"varint,5,opt,name=result,proto3,enum=coxswain.admin.v1.ActionResult" json:"result,omitempty"`
-	// Why it failed, where it did.
+	// Error message, if the step failed.
 	Error         string `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -347,29 +347,29 @@ func (x *Action) GetError() string {
 	return ""
 }
 
-// A replica of the manager: a candidate for leadership.
+// A replica of the manager, which can become the leader.
 type Replica struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its identity in the leader election: host name and a unique part.
+	// Identity in the leader election: hostname and a unique suffix.
 	Identity string `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
-	// Host and port where it serves this API; empty if it serves none.
+	// Host and port of its admin API; empty if the replica does not serve it.
 	AdminAddress string `protobuf:"bytes,2,opt,name=admin_address,json=adminAddress,proto3" json:"admin_address,omitempty"`
-	// Its version.
+	// Version of the replica.
 	Version string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
-	// Whether it leads.
+	// True if the replica leads.
 	Leading bool `protobuf:"varint,4,opt,name=leading,proto3" json:"leading,omitempty"`
-	// Whether it is the one that answers.
+	// True for the replica that sends this response.
 	Answering bool `protobuf:"varint,5,opt,name=answering,proto3" json:"answering,omitempty"`
-	// When it started.
+	// Start time of the replica.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// When it last gave a sign of life.
+	// Last renewal of the replica's own Lease.
 	RenewTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=renew_time,json=renewTime,proto3" json:"renew_time,omitempty"`
-	// Whether it gave one within its own lease's duration, by the clock of the one that answers.
+	// True if the replica renewed its Lease within `lease_duration`, by the clock of the responding replica.
 	Live bool `protobuf:"varint,8,opt,name=live,proto3" json:"live,omitempty"`
-	// For how long a sign of life counts.
+	// Duration of the replica's own Lease.
 	LeaseDuration *durationpb.Duration `protobuf:"bytes,9,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`
-	// A digest of the flags by which it selects controllers; empty for a version that announces none. Replicas whose
-	// digests differ select controllers differently.
+	// Digest of the flags that select controllers; empty for versions without this field. Replicas with different digests
+	// select different controllers.
 	SelectionDigest string `protobuf:"bytes,10,opt,name=selection_digest,json=selectionDigest,proto3" json:"selection_digest,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache

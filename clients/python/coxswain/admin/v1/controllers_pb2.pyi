@@ -28,23 +28,23 @@ class _DesiredSource:
 class _DesiredSourceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_DesiredSource.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     DESIRED_SOURCE_UNSPECIFIED: _DesiredSource.ValueType  # 0
-    """Not known."""
+    """Unknown."""
     DESIRED_SOURCE_DEFAULT: _DesiredSource.ValueType  # 1
-    """Neither a flag nor an override names it."""
+    """The default: neither a flag nor an override names the controller."""
     DESIRED_SOURCE_FLAG: _DesiredSource.ValueType  # 2
-    """The flag `--controllers` names it."""
+    """The flag `--controllers`."""
     DESIRED_SOURCE_OVERRIDE: _DesiredSource.ValueType  # 3
     """An override."""
 
 class DesiredSource(_DesiredSource, metaclass=_DesiredSourceEnumTypeWrapper):
-    """Who says whether a controller is wanted."""
+    """Source of a controller's desired state."""
 
 DESIRED_SOURCE_UNSPECIFIED: DesiredSource.ValueType  # 0
-"""Not known."""
+"""Unknown."""
 DESIRED_SOURCE_DEFAULT: DesiredSource.ValueType  # 1
-"""Neither a flag nor an override names it."""
+"""The default: neither a flag nor an override names the controller."""
 DESIRED_SOURCE_FLAG: DesiredSource.ValueType  # 2
-"""The flag `--controllers` names it."""
+"""The flag `--controllers`."""
 DESIRED_SOURCE_OVERRIDE: DesiredSource.ValueType  # 3
 """An override."""
 Global___DesiredSource: _TypeAlias = DesiredSource  # noqa: Y015
@@ -56,45 +56,45 @@ class _Phase:
 class _PhaseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Phase.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     PHASE_UNSPECIFIED: _Phase.ValueType  # 0
-    """Not known."""
+    """Unknown."""
     PHASE_RUNNING: _Phase.ValueType  # 1
-    """It reconciles."""
+    """Reconciling."""
     PHASE_STARTING: _Phase.ValueType  # 2
-    """Its caches are being filled."""
+    """Filling its caches."""
     PHASE_STOPPING: _Phase.ValueType  # 3
-    """It lets its reconciles in flight end."""
+    """Completing its reconciles in progress."""
     PHASE_STANDBY: _Phase.ValueType  # 4
-    """It is wanted, and another replica leads."""
+    """Enabled, but another replica leads."""
     PHASE_DISABLED: _Phase.ValueType  # 5
-    """It is not wanted."""
+    """Disabled."""
     PHASE_SKIPPED: _Phase.ValueType  # 6
-    """It is wanted, and a feature gate, the cloud provider or another setting stands against it."""
+    """Enabled, but excluded by a feature gate, the cloud provider or another setting."""
     PHASE_FAILED: _Phase.ValueType  # 7
-    """It failed, and will be started again."""
+    """Failed; the manager restarts the controller."""
     PHASE_NOT_IMPLEMENTED: _Phase.ValueType  # 8
-    """This version has no such controller yet."""
+    """Not implemented in this version."""
 
 class Phase(_Phase, metaclass=_PhaseEnumTypeWrapper):
-    """What a controller is doing."""
+    """Phase of a controller."""
 
 PHASE_UNSPECIFIED: Phase.ValueType  # 0
-"""Not known."""
+"""Unknown."""
 PHASE_RUNNING: Phase.ValueType  # 1
-"""It reconciles."""
+"""Reconciling."""
 PHASE_STARTING: Phase.ValueType  # 2
-"""Its caches are being filled."""
+"""Filling its caches."""
 PHASE_STOPPING: Phase.ValueType  # 3
-"""It lets its reconciles in flight end."""
+"""Completing its reconciles in progress."""
 PHASE_STANDBY: Phase.ValueType  # 4
-"""It is wanted, and another replica leads."""
+"""Enabled, but another replica leads."""
 PHASE_DISABLED: Phase.ValueType  # 5
-"""It is not wanted."""
+"""Disabled."""
 PHASE_SKIPPED: Phase.ValueType  # 6
-"""It is wanted, and a feature gate, the cloud provider or another setting stands against it."""
+"""Enabled, but excluded by a feature gate, the cloud provider or another setting."""
 PHASE_FAILED: Phase.ValueType  # 7
-"""It failed, and will be started again."""
+"""Failed; the manager restarts the controller."""
 PHASE_NOT_IMPLEMENTED: Phase.ValueType  # 8
-"""This version has no such controller yet."""
+"""Not implemented in this version."""
 Global___Phase: _TypeAlias = Phase  # noqa: Y015
 
 class _Health:
@@ -104,25 +104,25 @@ class _Health:
 class _HealthEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Health.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     HEALTH_UNSPECIFIED: _Health.ValueType  # 0
-    """Not known."""
+    """Unknown."""
     HEALTH_HEALTHY: _Health.ValueType  # 1
-    """It runs, and all is well."""
+    """Running without problems."""
     HEALTH_UNHEALTHY: _Health.ValueType  # 2
-    """It should run, and does not or does badly."""
+    """Enabled, but not running or running with problems."""
     HEALTH_INACTIVE: _Health.ValueType  # 3
-    """It does not run here, and should not."""
+    """Not running on this replica, as desired."""
 
 class Health(_Health, metaclass=_HealthEnumTypeWrapper):
-    """Whether a controller is well."""
+    """Health of a controller."""
 
 HEALTH_UNSPECIFIED: Health.ValueType  # 0
-"""Not known."""
+"""Unknown."""
 HEALTH_HEALTHY: Health.ValueType  # 1
-"""It runs, and all is well."""
+"""Running without problems."""
 HEALTH_UNHEALTHY: Health.ValueType  # 2
-"""It should run, and does not or does badly."""
+"""Enabled, but not running or running with problems."""
 HEALTH_INACTIVE: Health.ValueType  # 3
-"""It does not run here, and should not."""
+"""Not running on this replica, as desired."""
 Global___Health: _TypeAlias = Health  # noqa: Y015
 
 @_typing.final
@@ -156,68 +156,68 @@ class Controller(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     CRITICAL_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Permanent name: `deployment-controller`."""
+    """Stable name: `deployment-controller`."""
     description: _builtins.str
-    """What it does, in one sentence."""
+    """Description in one sentence."""
     enabled_by_default: _builtins.bool
-    """Whether it runs when neither flags nor overrides name it."""
+    """True if the controller runs by default, without flags and overrides."""
     cloud_provider: _builtins.bool
-    """Whether it is left to a cloud controller manager when the cloud provider is external."""
+    """True if a cloud controller manager runs the controller when the cloud provider is external."""
     special_handling: _builtins.bool
-    """Whether it is started by rules of its own: the one that makes service-account tokens, before all others."""
+    """True for the service-account token controller, which starts before all others."""
     phase: Global___Phase.ValueType
-    """What it is doing on the replica that answers."""
+    """Phase on the responding replica."""
     phase_reason: _builtins.str
-    """Why it is skipped or failed, for people."""
+    """Human-readable reason for `PHASE_SKIPPED` or `PHASE_FAILED`."""
     health: Global___Health.ValueType
-    """Whether it is well."""
+    """Health of the controller."""
     health_message: _builtins.str
-    """What is wrong, where it is unhealthy."""
+    """Problem of an unhealthy controller."""
     service_account: _builtins.str
-    """Service account whose credentials it uses, `namespace/name`; empty where it uses the manager's own."""
+    """ServiceAccount whose credentials the controller uses, `namespace/name`; empty for the manager's own credentials."""
     workers: _builtins.int
-    """Keys that it takes at the same time, over all its queues."""
+    """Number of workers of all its queues."""
     queue_depth: _builtins.int
-    """Keys that wait, over all its queues."""
+    """Waiting keys in all its queues."""
     syncs: _builtins.int
-    """Reconciles since it started last, failed ones included."""
+    """Reconciles since the last start, including failed ones."""
     errors: _builtins.int
-    """Reconciles that failed since it started last."""
+    """Failed reconciles since the last start."""
     restarts: _builtins.int
-    """How often it was started anew after a failure, since this process started."""
+    """Restarts after a failure since this process started."""
     version: _builtins.str
-    """Opaque version of the desired state, for `expected_version`. Changes with every override that is set or ended by
-    a request, and not with anything else.
+    """Opaque version of the desired state, for `expected_version`. It changes only when a request sets or removes an
+    override.
     """
     critical: _builtins.bool
-    """Whether the cluster depends on it: disabling it for more than an hour takes `force`."""
+    """True if the cluster depends on the controller: disabling it for more than 1 hour requires `force`."""
     @_builtins.property
     def aliases(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Other names that flags and requests take."""
+        """Other names that flags and requests accept."""
 
     @_builtins.property
     def required_feature_gates(self) -> _containers.RepeatedCompositeFieldContainer[Global___FeatureGate]:
-        """Feature gates, all of which must be on for it to run."""
+        """Feature gates that must all be on."""
 
     @_builtins.property
     def desired(self) -> Global___DesiredState:
-        """Whether it is wanted, and who says so."""
+        """Desired state and its source."""
 
     @_builtins.property
     def phase_time(self) -> _timestamp_pb2.Timestamp:
-        """Since when it is in this phase."""
+        """Start time of this phase."""
 
     @_builtins.property
     def watched_resources(self) -> _containers.RepeatedCompositeFieldContainer[Global___WatchedResource]:
-        """What it watches, while it runs."""
+        """Resources that the running controller watches."""
 
     @_builtins.property
     def oldest_queued_age(self) -> _duration_pb2.Duration:
-        """For how long the oldest of them has waited; absent when none waits."""
+        """Age of the oldest waiting key; absent if no key waits."""
 
     @_builtins.property
     def last_error(self) -> Global___ReconcileError:
-        """The last reconcile that failed; absent when none did."""
+        """Last failed reconcile; absent if no reconcile failed."""
 
     def __init__(
         self,
@@ -266,7 +266,7 @@ class FeatureGate(_message.Message):
     name: _builtins.str
     """Name."""
     enabled: _builtins.bool
-    """Whether it is on."""
+    """True if the gate is on."""
     def __init__(
         self,
         *,
@@ -283,7 +283,7 @@ Global___FeatureGate: _TypeAlias = FeatureGate  # noqa: Y015
 
 @_typing.final
 class DesiredState(_message.Message):
-    """Whether a controller is wanted, and who says so."""
+    """Desired state of a controller and its source."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -294,20 +294,20 @@ class DesiredState(_message.Message):
     INVALID_OVERRIDE_FIELD_NUMBER: _builtins.int
     INEFFECTIVE_OVERRIDE_FIELD_NUMBER: _builtins.int
     enabled: _builtins.bool
-    """Whether it is wanted."""
+    """True if the controller is enabled."""
     source: Global___DesiredSource.ValueType
-    """Who says so."""
+    """Source of the desired state."""
     enabled_without_override: _builtins.bool
-    """What the flags and defaults of this replica say, which is what holds once the override ends."""
+    """Desired state from this replica's flags and defaults, which applies after the override ends."""
     invalid_override: _builtins.str
-    """Why this controller's entry among the overrides can't be read: it has no effect until a request replaces it."""
+    """Parse error of this controller's override, which has no effect until a request replaces it."""
     ineffective_override: _builtins.str
-    """Why an override that can be read has no effect: the flags of this replica leave the controller out, and the order
-    to run it was given without `force` or `--admin-overrides` does not admit it.
+    """Reason why a valid override has no effect: the flags of this replica do not select the controller, and the override
+    was set without `force` or `--admin-overrides` does not allow it.
     """
     @_builtins.property
     def override(self) -> Global___Override:
-        """The override in force; absent unless `source` is `DESIRED_SOURCE_OVERRIDE`."""
+        """Active override; absent unless `source` is `DESIRED_SOURCE_OVERRIDE`."""
 
     def __init__(
         self,
@@ -329,7 +329,7 @@ Global___DesiredState: _TypeAlias = DesiredState  # noqa: Y015
 
 @_typing.final
 class Override(_message.Message):
-    """An order that outranks the flags."""
+    """An override, which takes precedence over the flags."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -340,22 +340,22 @@ class Override(_message.Message):
     EXPIRE_TIME_FIELD_NUMBER: _builtins.int
     FORCE_FIELD_NUMBER: _builtins.int
     enabled: _builtins.bool
-    """Whether the controller is to run."""
+    """True if the override enables the controller, false if it disables it."""
     user: _builtins.str
-    """The user who gave it, as the cluster authenticated them."""
+    """Authenticated user who set the override."""
     reason: _builtins.str
-    """Why it was given."""
+    """Reason that the user recorded."""
     force: _builtins.bool
-    """Whether the order was given with `force`. An order to run a controller without it never outranks flags that leave
-    the controller out.
+    """True if the request set `force`. Without `force`, an override does not enable a controller that the flags do not
+    select.
     """
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
-        """When it was given."""
+        """Time at which the user set the override."""
 
     @_builtins.property
     def expire_time(self) -> _timestamp_pb2.Timestamp:
-        """When it ends by itself; absent if it does not."""
+        """Expiry; absent if the override does not expire."""
 
     def __init__(
         self,
@@ -386,13 +386,13 @@ class WatchedResource(_message.Message):
     CACHED_OBJECTS_FIELD_NUMBER: _builtins.int
     SYNCED_FIELD_NUMBER: _builtins.int
     resource: _builtins.str
-    """Resource and group as kubectl writes them: `replicasets.apps`."""
+    """Resource and group as in kubectl: `replicasets.apps`."""
     field_selector: _builtins.str
-    """Restricts the watch; empty for all objects."""
+    """Field selector of the watch; empty for all objects."""
     cached_objects: _builtins.int
-    """Objects in the cache. The cache is shared by all controllers that watch the same."""
+    """Objects in the cache, which all controllers with the same watch share."""
     synced: _builtins.bool
-    """Whether the cache has been filled."""
+    """True if the cache is filled."""
     def __init__(
         self,
         *,
@@ -411,7 +411,7 @@ Global___WatchedResource: _TypeAlias = WatchedResource  # noqa: Y015
 
 @_typing.final
 class ReconcileError(_message.Message):
-    """A reconcile that failed."""
+    """A failed reconcile."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -419,14 +419,14 @@ class ReconcileError(_message.Message):
     MESSAGE_FIELD_NUMBER: _builtins.int
     TIME_FIELD_NUMBER: _builtins.int
     message: _builtins.str
-    """What went wrong."""
+    """Error message."""
     @_builtins.property
     def object(self) -> Global___ObjectKey:
-        """The object."""
+        """Key of the object."""
 
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
-        """When."""
+        """Time of the failure."""
 
     def __init__(
         self,
@@ -445,7 +445,7 @@ Global___ReconcileError: _TypeAlias = ReconcileError  # noqa: Y015
 
 @_typing.final
 class ObjectKey(_message.Message):
-    """Namespace and name of an object whose resource is clear from where this stands."""
+    """Namespace and name of an object. The context determines the resource."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -471,7 +471,7 @@ Global___ObjectKey: _TypeAlias = ObjectKey  # noqa: Y015
 
 @_typing.final
 class ControllerFilter(_message.Message):
-    """Restricts controllers. Every condition that is set must hold; a list holds if one of its values does."""
+    """Filter for controllers. A controller must match every set field; it matches a list if it matches one of the values."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -481,10 +481,10 @@ class ControllerFilter(_message.Message):
     HEALTHS_FIELD_NUMBER: _builtins.int
     DESIRED_ENABLED_FIELD_NUMBER: _builtins.int
     desired_enabled: _builtins.bool
-    """Whether it is wanted."""
+    """Desired state."""
     @_builtins.property
     def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Names or aliases. An unknown one matches nothing."""
+        """Names or aliases. An unknown name matches nothing."""
 
     @_builtins.property
     def phases(self) -> _containers.RepeatedScalarFieldContainer[Global___Phase.ValueType]:
@@ -492,7 +492,7 @@ class ControllerFilter(_message.Message):
 
     @_builtins.property
     def desired_sources(self) -> _containers.RepeatedScalarFieldContainer[Global___DesiredSource.ValueType]:
-        """Who says whether it is wanted."""
+        """Sources of the desired state."""
 
     @_builtins.property
     def healths(self) -> _containers.RepeatedScalarFieldContainer[Global___Health.ValueType]:
@@ -519,16 +519,16 @@ Global___ControllerFilter: _TypeAlias = ControllerFilter  # noqa: Y015
 
 @_typing.final
 class InvalidOverride(_message.Message):
-    """An entry among the overrides that has no effect because it can't be read or names no controller."""
+    """An override without effect, because its value is invalid or its name is not a controller's."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     KEY_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     key: _builtins.str
-    """Where it is: the annotation's key."""
+    """Key of the annotation that contains the override."""
     message: _builtins.str
-    """What is wrong with it."""
+    """Description of the problem."""
     def __init__(
         self,
         *,
@@ -553,12 +553,12 @@ class ListControllersRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
-    """At most this many; 0 for the server's choice, and no more than 1000."""
+    """Maximum number of controllers in the response, at most 1000; 0 for the server's default."""
     page_token: _builtins.str
-    """`next_page_token` of the page before; empty for the first page."""
+    """`next_page_token` of the previous page; empty for the first page."""
     @_builtins.property
     def filter(self) -> Global___ControllerFilter:
-        """Which controllers; all of them if absent."""
+        """Filter; absent for all controllers."""
 
     def __init__(
         self,
@@ -587,20 +587,20 @@ class ListControllersResponse(_message.Message):
     INVALID_OVERRIDES_FIELD_NUMBER: _builtins.int
     FLAGS_DIFFER_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """For the next page; empty on the last one."""
+    """Token for the next page; empty on the last page."""
     total_size: _builtins.int
-    """Number of controllers that match, over all pages."""
+    """Number of matching controllers on all pages."""
     flags_differ: _builtins.bool
-    """Whether `--controllers` or `--admin-overrides` of the replica that answers is known to differ from the leader's. The flags of the leader
-    decide: ask the leader.
+    """True if `--controllers` or `--admin-overrides` of the responding replica is known to differ from the leader's. The
+    leader's flags apply: call the leader.
     """
     @_builtins.property
     def controllers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Controller]:
-        """A page of controllers, by name."""
+        """A page of controllers, sorted by name."""
 
     @_builtins.property
     def invalid_overrides(self) -> _containers.RepeatedCompositeFieldContainer[Global___InvalidOverride]:
-        """Overrides that have no effect, whatever the filter."""
+        """Overrides without effect, regardless of the filter."""
 
     def __init__(
         self,
@@ -650,8 +650,8 @@ class GetControllerResponse(_message.Message):
     CONTROLLER_FIELD_NUMBER: _builtins.int
     FLAGS_DIFFER_FIELD_NUMBER: _builtins.int
     flags_differ: _builtins.bool
-    """Whether `--controllers` or `--admin-overrides` of the replica that answers is known to differ from the leader's. The flags of the leader
-    decide: ask the leader.
+    """True if `--controllers` or `--admin-overrides` of the responding replica is known to differ from the leader's. The
+    leader's flags apply: call the leader.
     """
     @_builtins.property
     def controller(self) -> Global___Controller:
@@ -685,23 +685,23 @@ class EnableControllerRequest(_message.Message):
     DRY_RUN_FIELD_NUMBER: _builtins.int
     FORCE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Name or alias; or `*`: all controllers that an override disables, whose overrides end in one write."""
+    """Name or alias; `*` means all controllers that an override disables, and removes their overrides in one write."""
     reason: _builtins.str
-    """Why, for those who find it enabled. At most 1024 bytes."""
+    """Reason to record with the override, at most 1024 bytes."""
     expected_version: _builtins.str
-    """Only if the controller is at this version. Not with `*`."""
+    """Required version of the controller. Must be absent for `*`."""
     wait: _builtins.bool
-    """Answer only once the controller runs. Only the replica that leads can wait."""
+    """Respond when the controller runs. Only the leader can wait."""
     dry_run: _builtins.bool
-    """Check everything and change nothing; the answer shows what would be."""
+    """Check the request without changing anything. The response shows the state that the request would create."""
     force: _builtins.bool
-    """Run it even if `--controllers` does not select it, although another manager may run it too, and even if the flags of
-    this replica differ from the leader's. Such an override outranks the flags.
+    """Enable the controller even if `--controllers` does not select it, although another manager may run it too, and even
+    if the flags of this replica differ from the leader's. Such an override takes precedence over the flags.
     """
     @_builtins.property
     def duration(self) -> _duration_pb2.Duration:
-        """The override ends by itself after this long: between a second and 366 days. If absent, it lasts until another
-        request replaces or clears it. Not with `*`.
+        """Lifetime of the override, from 1 second to 366 days. Without a lifetime, the override stays until another request
+        replaces or clears it. Must be absent for `*`.
         """
 
     def __init__(
@@ -734,10 +734,10 @@ class EnableControllerResponse(_message.Message):
     CONTROLLERS_FIELD_NUMBER: _builtins.int
     CHANGED_FIELD_NUMBER: _builtins.int
     changed: _builtins.bool
-    """Whether anything was changed, or would have been."""
+    """True if the request changed anything or, with `dry_run`, would change anything."""
     @_builtins.property
     def controllers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Controller]:
-        """The controllers concerned: one, unless the name was `*`."""
+        """Affected controllers: one, unless the name was `*`."""
 
     def __init__(
         self,
@@ -767,23 +767,21 @@ class DisableControllerRequest(_message.Message):
     DRY_RUN_FIELD_NUMBER: _builtins.int
     FORCE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Name or alias; or `*`: all controllers, whatever the flags of the replica are, in one write, which takes
-    `force`.
-    """
+    """Name or alias; `*` means all controllers, regardless of the replica's flags, in one write, and requires `force`."""
     reason: _builtins.str
-    """Why, for those who find it disabled. At most 1024 bytes."""
+    """Reason to record with the override, at most 1024 bytes."""
     expected_version: _builtins.str
-    """Only if the controller is at this version. Not with `*`."""
+    """Required version of the controller. Must be absent for `*`."""
     wait: _builtins.bool
-    """Answer only once the controller has stopped. Only the replica that leads can wait."""
+    """Respond when the controller has stopped. Only the leader can wait."""
     dry_run: _builtins.bool
-    """Check everything and change nothing; the answer shows what would be."""
+    """Check the request without changing anything. The response shows the state that the request would create."""
     force: _builtins.bool
-    """Stop `*`, or a critical controller for more than an hour."""
+    """Required for `*`, and for a critical controller without a lifetime of at most 1 hour."""
     @_builtins.property
     def duration(self) -> _duration_pb2.Duration:
-        """The override ends by itself after this long: between a second and 366 days. If absent, it lasts until another
-        request replaces or clears it.
+        """Lifetime of the override, from 1 second to 366 days. Without a lifetime, the override stays until another request
+        replaces or clears it.
         """
 
     def __init__(
@@ -816,10 +814,10 @@ class DisableControllerResponse(_message.Message):
     CONTROLLERS_FIELD_NUMBER: _builtins.int
     CHANGED_FIELD_NUMBER: _builtins.int
     changed: _builtins.bool
-    """Whether anything was changed, or would have been."""
+    """True if the request changed anything or, with `dry_run`, would change anything."""
     @_builtins.property
     def controllers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Controller]:
-        """The controllers concerned: one, unless the name was `*`."""
+        """Affected controllers: one, unless the name was `*`."""
 
     def __init__(
         self,
@@ -848,17 +846,17 @@ class ClearOverridesRequest(_message.Message):
     DRY_RUN_FIELD_NUMBER: _builtins.int
     FORCE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Name or alias; or `*`: all controllers that have an override, in one write."""
+    """Name or alias; `*` means all controllers with an override, in one write."""
     reason: _builtins.str
-    """Why, for the audit log and the Event. At most 1024 bytes."""
+    """Reason for the audit log and the Event, at most 1024 bytes."""
     expected_version: _builtins.str
-    """Only if the controller is at this version. Not with `*`."""
+    """Required version of the controller. Must be absent for `*`."""
     wait: _builtins.bool
-    """Answer only once the controllers run or have stopped, as the flags say. Only the replica that leads can wait."""
+    """Respond when the controllers run or have stopped, as selected by the flags. Only the leader can wait."""
     dry_run: _builtins.bool
-    """Check everything and change nothing; the answer shows what would be."""
+    """Check the request without changing anything. The response shows the state that the request would create."""
     force: _builtins.bool
-    """Do it even if the flags of this replica differ from the leader's."""
+    """Remove the overrides even if the flags of this replica differ from the leader's."""
     def __init__(
         self,
         *,
@@ -888,10 +886,10 @@ class ClearOverridesResponse(_message.Message):
     CONTROLLERS_FIELD_NUMBER: _builtins.int
     CHANGED_FIELD_NUMBER: _builtins.int
     changed: _builtins.bool
-    """Whether anything was changed, or would have been."""
+    """True if the request changed anything or, with `dry_run`, would change anything."""
     @_builtins.property
     def controllers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Controller]:
-        """The controllers concerned: one, unless the name was `*`."""
+        """Affected controllers: one, unless the name was `*`."""
 
     def __init__(
         self,
@@ -917,12 +915,12 @@ class WatchControllersRequest(_message.Message):
     COUNTS_INTERVAL_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def filter(self) -> Global___ControllerFilter:
-        """Which controllers; all of them if absent."""
+        """Filter; absent for all controllers."""
 
     @_builtins.property
     def counts_interval(self) -> _duration_pb2.Duration:
-        """If set, controllers of which only counts have changed (queue depth, cache sizes, syncs and the like) are sent
-        as well, at most once in this long: at least a second. It is rounded up to the seconds that all streams of a replica share.
+        """Minimum interval between messages for controllers whose counters changed (queue depth, cache sizes, syncs and
+        others), at least 1 second, rounded up to full seconds. Absent: changes of counters alone are not sent.
         """
 
     def __init__(
@@ -950,18 +948,18 @@ class WatchControllersResponse(_message.Message):
     UNMATCHED_FIELD_NUMBER: _builtins.int
     INVALID_OVERRIDES_FIELD_NUMBER: _builtins.int
     unmatched: _builtins.str
-    """Name of a controller that does not match any more."""
+    """Name of a controller that no longer matches."""
     @_builtins.property
     def snapshot(self) -> Global___ControllerSnapshot:
-        """All controllers that match: the first message, and no other."""
+        """All matching controllers. Only the first message of the stream is a snapshot."""
 
     @_builtins.property
     def changed(self) -> Global___Controller:
-        """A controller that matches and that has changed, or has come to match."""
+        """A matching controller that changed, or that matches since its last change."""
 
     @_builtins.property
     def invalid_overrides(self) -> Global___InvalidOverrides:
-        """The overrides that have no effect, all of them, whenever they are others than those told last."""
+        """All overrides without effect, sent when they change."""
 
     def __init__(
         self,
@@ -983,14 +981,14 @@ Global___WatchControllersResponse: _TypeAlias = WatchControllersResponse  # noqa
 
 @_typing.final
 class InvalidOverrides(_message.Message):
-    """All overrides that have no effect, whatever the filter."""
+    """All overrides without effect, regardless of the filter."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     OVERRIDES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def overrides(self) -> _containers.RepeatedCompositeFieldContainer[Global___InvalidOverride]:
-        """The overrides, by key; none when the last one is gone."""
+        """Overrides, sorted by key; empty after the last one is removed."""
 
     def __init__(
         self,
@@ -1007,7 +1005,7 @@ Global___InvalidOverrides: _TypeAlias = InvalidOverrides  # noqa: Y015
 
 @_typing.final
 class ControllerSnapshot(_message.Message):
-    """All controllers that match a filter."""
+    """All controllers that match the filter."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1015,11 +1013,11 @@ class ControllerSnapshot(_message.Message):
     INVALID_OVERRIDES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def controllers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Controller]:
-        """The controllers, by name."""
+        """Controllers, sorted by name."""
 
     @_builtins.property
     def invalid_overrides(self) -> _containers.RepeatedCompositeFieldContainer[Global___InvalidOverride]:
-        """Overrides that have no effect, whatever the filter."""
+        """Overrides without effect, regardless of the filter."""
 
     def __init__(
         self,

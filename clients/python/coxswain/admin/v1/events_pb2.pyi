@@ -30,45 +30,45 @@ class _EventType:
 class _EventTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EventType.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     EVENT_TYPE_UNSPECIFIED: _EventType.ValueType  # 0
-    """Not known."""
+    """Unknown."""
     EVENT_TYPE_PHASE_CHANGED: _EventType.ValueType  # 1
     """A controller's phase changed."""
     EVENT_TYPE_RECONCILE_STARTED: _EventType.ValueType  # 2
-    """A reconcile began."""
+    """A reconcile started."""
     EVENT_TYPE_RECONCILE_FINISHED: _EventType.ValueType  # 3
-    """A reconcile came to its end."""
+    """A reconcile succeeded."""
     EVENT_TYPE_RECONCILE_FAILED: _EventType.ValueType  # 4
     """A reconcile failed."""
     EVENT_TYPE_RECONCILE_REQUEUED: _EventType.ValueType  # 5
-    """A key will be reconciled again."""
+    """A key was requeued."""
     EVENT_TYPE_API_WRITE: _EventType.ValueType  # 6
-    """Something was written to the API server."""
+    """A controller sent a write to the API server."""
     EVENT_TYPE_LEADERSHIP_CHANGED: _EventType.ValueType  # 7
     """Leadership changed."""
     EVENT_TYPE_OVERRIDE_CHANGED: _EventType.ValueType  # 8
-    """An override was set, ended or found invalid."""
+    """An override was set, was removed, expired or is invalid."""
 
 class EventType(_EventType, metaclass=_EventTypeEnumTypeWrapper):
-    """Sorts of events."""
+    """Type of an event."""
 
 EVENT_TYPE_UNSPECIFIED: EventType.ValueType  # 0
-"""Not known."""
+"""Unknown."""
 EVENT_TYPE_PHASE_CHANGED: EventType.ValueType  # 1
 """A controller's phase changed."""
 EVENT_TYPE_RECONCILE_STARTED: EventType.ValueType  # 2
-"""A reconcile began."""
+"""A reconcile started."""
 EVENT_TYPE_RECONCILE_FINISHED: EventType.ValueType  # 3
-"""A reconcile came to its end."""
+"""A reconcile succeeded."""
 EVENT_TYPE_RECONCILE_FAILED: EventType.ValueType  # 4
 """A reconcile failed."""
 EVENT_TYPE_RECONCILE_REQUEUED: EventType.ValueType  # 5
-"""A key will be reconciled again."""
+"""A key was requeued."""
 EVENT_TYPE_API_WRITE: EventType.ValueType  # 6
-"""Something was written to the API server."""
+"""A controller sent a write to the API server."""
 EVENT_TYPE_LEADERSHIP_CHANGED: EventType.ValueType  # 7
 """Leadership changed."""
 EVENT_TYPE_OVERRIDE_CHANGED: EventType.ValueType  # 8
-"""An override was set, ended or found invalid."""
+"""An override was set, was removed, expired or is invalid."""
 Global___EventType: _TypeAlias = EventType  # noqa: Y015
 
 class _Severity:
@@ -78,29 +78,29 @@ class _Severity:
 class _SeverityEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Severity.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     SEVERITY_UNSPECIFIED: _Severity.ValueType  # 0
-    """Not known."""
+    """Unknown."""
     SEVERITY_DEBUG: _Severity.ValueType  # 1
-    """Of interest to those who follow one object: a reconcile began."""
+    """Detail about one object, such as the start of a reconcile."""
     SEVERITY_INFO: _Severity.ValueType  # 2
-    """As it should be."""
+    """Normal operation."""
     SEVERITY_WARNING: _Severity.ValueType  # 3
-    """It did not work and will be tried again."""
+    """Failure that the manager retries."""
     SEVERITY_ERROR: _Severity.ValueType  # 4
-    """It did not work and needs someone's attention."""
+    """Failure that requires attention."""
 
 class Severity(_Severity, metaclass=_SeverityEnumTypeWrapper):
-    """How much an event matters. Ordered."""
+    """Severity of an event, in ascending order."""
 
 SEVERITY_UNSPECIFIED: Severity.ValueType  # 0
-"""Not known."""
+"""Unknown."""
 SEVERITY_DEBUG: Severity.ValueType  # 1
-"""Of interest to those who follow one object: a reconcile began."""
+"""Detail about one object, such as the start of a reconcile."""
 SEVERITY_INFO: Severity.ValueType  # 2
-"""As it should be."""
+"""Normal operation."""
 SEVERITY_WARNING: Severity.ValueType  # 3
-"""It did not work and will be tried again."""
+"""Failure that the manager retries."""
 SEVERITY_ERROR: Severity.ValueType  # 4
-"""It did not work and needs someone's attention."""
+"""Failure that requires attention."""
 Global___Severity: _TypeAlias = Severity  # noqa: Y015
 
 class _RequeueCause:
@@ -110,25 +110,25 @@ class _RequeueCause:
 class _RequeueCauseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RequeueCause.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     REQUEUE_CAUSE_UNSPECIFIED: _RequeueCause.ValueType  # 0
-    """Not known."""
+    """Unknown."""
     REQUEUE_CAUSE_FAILURE: _RequeueCause.ValueType  # 1
-    """It failed; the delay grows with each failure."""
+    """Failure; the delay grows with each failure."""
     REQUEUE_CAUSE_PLANNED: _RequeueCause.ValueType  # 2
-    """The controller wants to look again at a certain time."""
+    """Planned by the controller."""
     REQUEUE_CAUSE_STALE_CACHE: _RequeueCause.ValueType  # 3
-    """The cache has not seen yet what was written last."""
+    """The cache does not contain the controller's last writes yet."""
 
 class RequeueCause(_RequeueCause, metaclass=_RequeueCauseEnumTypeWrapper):
-    """Why a key is reconciled again."""
+    """Cause of a requeue."""
 
 REQUEUE_CAUSE_UNSPECIFIED: RequeueCause.ValueType  # 0
-"""Not known."""
+"""Unknown."""
 REQUEUE_CAUSE_FAILURE: RequeueCause.ValueType  # 1
-"""It failed; the delay grows with each failure."""
+"""Failure; the delay grows with each failure."""
 REQUEUE_CAUSE_PLANNED: RequeueCause.ValueType  # 2
-"""The controller wants to look again at a certain time."""
+"""Planned by the controller."""
 REQUEUE_CAUSE_STALE_CACHE: RequeueCause.ValueType  # 3
-"""The cache has not seen yet what was written last."""
+"""The cache does not contain the controller's last writes yet."""
 Global___RequeueCause: _TypeAlias = RequeueCause  # noqa: Y015
 
 class _OverrideChange:
@@ -138,34 +138,34 @@ class _OverrideChange:
 class _OverrideChangeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OverrideChange.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     OVERRIDE_CHANGE_UNSPECIFIED: _OverrideChange.ValueType  # 0
-    """Not known."""
+    """Unknown."""
     OVERRIDE_CHANGE_SET: _OverrideChange.ValueType  # 1
-    """It was set."""
+    """A request set the override."""
     OVERRIDE_CHANGE_CLEARED: _OverrideChange.ValueType  # 2
-    """A request ended it: the flags hold again."""
+    """A request removed the override: the flags apply."""
     OVERRIDE_CHANGE_EXPIRED: _OverrideChange.ValueType  # 3
-    """Its time is over: the flags hold again."""
+    """The override expired: the flags apply."""
     OVERRIDE_CHANGE_INVALID: _OverrideChange.ValueType  # 4
-    """It was found invalid and has no effect."""
+    """The override is invalid and has no effect."""
 
 class OverrideChange(_OverrideChange, metaclass=_OverrideChangeEnumTypeWrapper):
-    """What happened to an override."""
+    """Type of a change of an override."""
 
 OVERRIDE_CHANGE_UNSPECIFIED: OverrideChange.ValueType  # 0
-"""Not known."""
+"""Unknown."""
 OVERRIDE_CHANGE_SET: OverrideChange.ValueType  # 1
-"""It was set."""
+"""A request set the override."""
 OVERRIDE_CHANGE_CLEARED: OverrideChange.ValueType  # 2
-"""A request ended it: the flags hold again."""
+"""A request removed the override: the flags apply."""
 OVERRIDE_CHANGE_EXPIRED: OverrideChange.ValueType  # 3
-"""Its time is over: the flags hold again."""
+"""The override expired: the flags apply."""
 OVERRIDE_CHANGE_INVALID: OverrideChange.ValueType  # 4
-"""It was found invalid and has no effect."""
+"""The override is invalid and has no effect."""
 Global___OverrideChange: _TypeAlias = OverrideChange  # noqa: Y015
 
 @_typing.final
 class Event(_message.Message):
-    """Something that happened."""
+    """An event."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -186,36 +186,36 @@ class Event(_message.Message):
     LEADERSHIP_CHANGED_FIELD_NUMBER: _builtins.int
     OVERRIDE_CHANGED_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
-    """Position in the log: grows by one with each event. Starts at 1."""
+    """Position in the log. The first event has 1, and each event one more."""
     type: Global___EventType.ValueType
-    """What sort of thing happened."""
+    """Type of the event."""
     severity: Global___Severity.ValueType
-    """How much it matters."""
+    """Severity of the event."""
     controller: _builtins.str
-    """The controller concerned; empty for the manager as a whole."""
+    """Controller; empty for events about the whole manager."""
     message: _builtins.str
-    """What happened, for people."""
+    """Human-readable description."""
     trace_id: _builtins.str
-    """Trace that it belongs to, 32 hexadecimal digits; empty where there is none."""
+    """Trace ID, 32 hexadecimal digits; empty without a trace."""
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
-        """When it happened."""
+        """Time of the event."""
 
     @_builtins.property
     def object(self) -> _types_pb2.ObjectReference:
-        """The object concerned; absent where there is none."""
+        """Object; absent for events without an object."""
 
     @_builtins.property
     def phase_changed(self) -> Global___PhaseChanged:
-        """A controller is doing something else than before."""
+        """A controller's phase changed."""
 
     @_builtins.property
     def reconcile_started(self) -> Global___ReconcileStarted:
-        """A reconcile began."""
+        """A reconcile started."""
 
     @_builtins.property
     def reconcile_finished(self) -> Global___ReconcileFinished:
-        """A reconcile came to its end."""
+        """A reconcile succeeded."""
 
     @_builtins.property
     def reconcile_failed(self) -> Global___ReconcileFailed:
@@ -223,11 +223,11 @@ class Event(_message.Message):
 
     @_builtins.property
     def reconcile_requeued(self) -> Global___ReconcileRequeued:
-        """A key will be reconciled again."""
+        """A key was requeued."""
 
     @_builtins.property
     def api_write(self) -> Global___ApiWrite:
-        """Something was written to the API server."""
+        """A controller sent a write to the API server."""
 
     @_builtins.property
     def leadership_changed(self) -> Global___LeadershipChanged:
@@ -235,7 +235,7 @@ class Event(_message.Message):
 
     @_builtins.property
     def override_changed(self) -> Global___OverrideChanged:
-        """An override was set, ended or found invalid."""
+        """An override was set, was removed, expired or is invalid."""
 
     def __init__(
         self,
@@ -269,7 +269,7 @@ Global___Event: _TypeAlias = Event  # noqa: Y015
 
 @_typing.final
 class PhaseChanged(_message.Message):
-    """A controller is doing something else than before."""
+    """A controller's phase changed."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -277,11 +277,11 @@ class PhaseChanged(_message.Message):
     CURRENT_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     previous: _controllers_pb2.Phase.ValueType
-    """What it was doing."""
+    """Previous phase."""
     current: _controllers_pb2.Phase.ValueType
-    """What it is doing now."""
+    """Current phase."""
     reason: _builtins.str
-    """Why, where it is skipped or failed."""
+    """Reason for `PHASE_SKIPPED` or `PHASE_FAILED`."""
     def __init__(
         self,
         *,
@@ -299,7 +299,7 @@ Global___PhaseChanged: _TypeAlias = PhaseChanged  # noqa: Y015
 
 @_typing.final
 class ReconcileStarted(_message.Message):
-    """A reconcile began."""
+    """A reconcile started."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -307,12 +307,12 @@ class ReconcileStarted(_message.Message):
     ATTEMPT_FIELD_NUMBER: _builtins.int
     QUEUE_WAIT_FIELD_NUMBER: _builtins.int
     queue: _builtins.str
-    """Queue from which the key was taken."""
+    """Queue of the key."""
     attempt: _builtins.int
-    """1 on the first try, one more after each failure."""
+    """Number of the attempt: 1, and one more after each failure."""
     @_builtins.property
     def queue_wait(self) -> _duration_pb2.Duration:
-        """For how long the key waited in the queue."""
+        """Waiting time of the key in the queue."""
 
     def __init__(
         self,
@@ -331,7 +331,7 @@ Global___ReconcileStarted: _TypeAlias = ReconcileStarted  # noqa: Y015
 
 @_typing.final
 class ReconcileFinished(_message.Message):
-    """A reconcile came to its end."""
+    """A reconcile succeeded."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -342,22 +342,22 @@ class ReconcileFinished(_message.Message):
     ACTIONS_FIELD_NUMBER: _builtins.int
     ACTIONS_OMITTED_FIELD_NUMBER: _builtins.int
     queue: _builtins.str
-    """Queue from which the key was taken."""
+    """Queue of the key."""
     attempt: _builtins.int
-    """1 on the first try, one more after each failure."""
+    """Number of the attempt: 1, and one more after each failure."""
     actions_omitted: _builtins.int
-    """Number of steps left out of `actions`."""
+    """Number of steps omitted from `actions`."""
     @_builtins.property
     def queue_wait(self) -> _duration_pb2.Duration:
-        """For how long the key waited in the queue."""
+        """Waiting time of the key in the queue."""
 
     @_builtins.property
     def duration(self) -> _duration_pb2.Duration:
-        """How long it took."""
+        """Duration of the reconcile."""
 
     @_builtins.property
     def actions(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Action]:
-        """What it did; at most 100 steps."""
+        """Steps of the reconcile, at most 100."""
 
     def __init__(
         self,
@@ -392,26 +392,26 @@ class ReconcileFailed(_message.Message):
     ERROR_FIELD_NUMBER: _builtins.int
     RETRY_FIELD_NUMBER: _builtins.int
     queue: _builtins.str
-    """Queue from which the key was taken."""
+    """Queue of the key."""
     attempt: _builtins.int
-    """1 on the first try, one more after each failure."""
+    """Number of the attempt: 1, and one more after each failure."""
     actions_omitted: _builtins.int
-    """Number of steps left out of `actions`."""
+    """Number of steps omitted from `actions`."""
     error: _builtins.str
-    """What went wrong."""
+    """Error message."""
     retry: _builtins.bool
-    """Whether it is tried again by itself; if not, only a change of the object can help."""
+    """True if the controller retries; otherwise it does not retry until the object changes."""
     @_builtins.property
     def queue_wait(self) -> _duration_pb2.Duration:
-        """For how long the key waited in the queue."""
+        """Waiting time of the key in the queue."""
 
     @_builtins.property
     def duration(self) -> _duration_pb2.Duration:
-        """How long it took."""
+        """Duration of the reconcile."""
 
     @_builtins.property
     def actions(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Action]:
-        """What it did before it failed; at most 100 steps."""
+        """Steps before the failure, at most 100."""
 
     def __init__(
         self,
@@ -435,7 +435,7 @@ Global___ReconcileFailed: _TypeAlias = ReconcileFailed  # noqa: Y015
 
 @_typing.final
 class ReconcileRequeued(_message.Message):
-    """A key will be reconciled again."""
+    """A key was requeued."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -443,12 +443,12 @@ class ReconcileRequeued(_message.Message):
     CAUSE_FIELD_NUMBER: _builtins.int
     DELAY_FIELD_NUMBER: _builtins.int
     queue: _builtins.str
-    """Queue to which the key goes back."""
+    """Queue of the key."""
     cause: Global___RequeueCause.ValueType
-    """Why."""
+    """Cause of the requeue."""
     @_builtins.property
     def delay(self) -> _duration_pb2.Duration:
-        """After how long; zero when it waits for a cache, which nobody can tell the end of."""
+        """Delay; zero while the key waits for a cache, because the duration is unknown."""
 
     def __init__(
         self,
@@ -467,7 +467,7 @@ Global___ReconcileRequeued: _TypeAlias = ReconcileRequeued  # noqa: Y015
 
 @_typing.final
 class ApiWrite(_message.Message):
-    """Something was written to the API server."""
+    """A controller sent a write to the API server."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -477,18 +477,18 @@ class ApiWrite(_message.Message):
     DURATION_FIELD_NUMBER: _builtins.int
     RESOURCE_VERSION_FIELD_NUMBER: _builtins.int
     status_code: _builtins.int
-    """HTTP status code; 0 when no answer came."""
+    """HTTP status code; 0 without a response."""
     status_reason: _builtins.str
-    """The server's machine-readable reason, where it refused: `Conflict`, `AlreadyExists`."""
+    """Machine-readable reason of the API server for a rejected write: `Conflict`, `AlreadyExists`."""
     resource_version: _builtins.str
-    """Resource version of the object as written; empty where there is none."""
+    """Resource version of the written object; empty if unknown."""
     @_builtins.property
     def action(self) -> _types_pb2.Action:
-        """What was written, and what became of it."""
+        """The write and its result."""
 
     @_builtins.property
     def duration(self) -> _duration_pb2.Duration:
-        """How long it took."""
+        """Duration of the request."""
 
     def __init__(
         self,
@@ -519,15 +519,15 @@ class LeadershipChanged(_message.Message):
     LEADING_FIELD_NUMBER: _builtins.int
     TRANSITIONS_FIELD_NUMBER: _builtins.int
     lease: _builtins.str
-    """The Lease that is fought for, `namespace/name`."""
+    """Leader-election Lease, `namespace/name`."""
     previous_holder: _builtins.str
-    """Who held it; empty if nobody did."""
+    """Previous holder; empty if the Lease had no holder."""
     holder: _builtins.str
-    """Who holds it; empty if nobody does."""
+    """Current holder; empty if the Lease has no holder."""
     leading: _builtins.bool
-    """Whether this replica leads."""
+    """True if this replica leads."""
     transitions: _builtins.int
-    """How often the Lease changed hands."""
+    """Number of changes of the holder."""
     def __init__(
         self,
         *,
@@ -547,7 +547,7 @@ Global___LeadershipChanged: _TypeAlias = LeadershipChanged  # noqa: Y015
 
 @_typing.final
 class OverrideChanged(_message.Message):
-    """An override was set, ended or found invalid."""
+    """An override was set, was removed, expired or is invalid."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -556,14 +556,14 @@ class OverrideChanged(_message.Message):
     USER_FIELD_NUMBER: _builtins.int
     PROBLEM_FIELD_NUMBER: _builtins.int
     change: Global___OverrideChange.ValueType
-    """What happened."""
+    """Type of the change."""
     user: _builtins.str
-    """The user who did it; empty if nobody did."""
+    """User who made the change; empty if no user did."""
     problem: _builtins.str
-    """What is wrong, where it was found invalid."""
+    """Problem of an invalid override."""
     @_builtins.property
     def override(self) -> _controllers_pb2.Override:
-        """The override in force; absent if there is none."""
+        """Active override; absent without an active override."""
 
     def __init__(
         self,
@@ -583,7 +583,7 @@ Global___OverrideChanged: _TypeAlias = OverrideChanged  # noqa: Y015
 
 @_typing.final
 class EventFilter(_message.Message):
-    """Restricts events. Every condition that is set must hold; a list holds if one of its values does."""
+    """Filter for events. An event must match every set field; it matches a list if it matches one of the values."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -593,22 +593,22 @@ class EventFilter(_message.Message):
     OBJECTS_FIELD_NUMBER: _builtins.int
     MIN_SEVERITY_FIELD_NUMBER: _builtins.int
     min_severity: Global___Severity.ValueType
-    """At least this severe. If unspecified, anything."""
+    """Minimum severity; all events if unspecified."""
     @_builtins.property
     def controllers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Names or aliases of controllers. Events about the manager as a whole match none."""
+        """Names or aliases of controllers. Events about the whole manager do not match."""
 
     @_builtins.property
     def types(self) -> _containers.RepeatedScalarFieldContainer[Global___EventType.ValueType]:
-        """Sorts."""
+        """Types of events."""
 
     @_builtins.property
     def namespaces(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Namespaces of the object concerned. Events without an object match none."""
+        """Namespaces of the object. Events without an object do not match."""
 
     @_builtins.property
     def objects(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.ObjectReference]:
-        """Objects concerned. Fields of a reference that are empty match anything; a reference must not be empty altogether."""
+        """Objects. Empty fields of a reference match everything; a reference must have at least one field."""
 
     def __init__(
         self,
@@ -639,20 +639,20 @@ class StreamEventsRequest(_message.Message):
     LOG_ID_FIELD_NUMBER: _builtins.int
     REPLAY_ONLY_FIELD_NUMBER: _builtins.int
     since_sequence: _builtins.int
-    """After this sequence number; what has left the log since then is told of by `EventsDropped`. 0 is for the oldest
-    that there is, which asks for nothing that had left before.
+    """Start after this sequence number. `EventsDropped` reports events that the log has evicted since then. 0 starts with
+    the oldest event in the log, without a report of earlier evictions.
     """
     last: _builtins.int
-    """With the last so many that match, of those that are there."""
+    """Start with the last N matching events in the log."""
     log_id: _builtins.str
-    """The log that `since_sequence` is about, from `StreamStarted`. If set, the call fails when the log is another one
-    (the replica has started anew, or another one answers) instead of going on as if nothing were missing.
+    """Log of `since_sequence`, from `StreamStarted`. If it is set, the call fails if the replica has another log, after a
+    restart or because another replica responds, instead of silently missing events.
     """
     replay_only: _builtins.bool
-    """End the stream once the past has been sent, instead of going on with new events."""
+    """End the stream after the past events, without new events."""
     @_builtins.property
     def filter(self) -> Global___EventFilter:
-        """Which events; all of them if absent. At most 100 values in a list."""
+        """Filter with at most 100 values in each list; absent for all events."""
 
     def __init__(
         self,
@@ -685,7 +685,7 @@ class StreamEventsResponse(_message.Message):
     REPLAY_FINISHED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def started(self) -> Global___StreamStarted:
-        """Where the stream begins: the first message, and no other."""
+        """Start of the stream. Only the first message has it."""
 
     @_builtins.property
     def event(self) -> Global___Event:
@@ -693,11 +693,11 @@ class StreamEventsResponse(_message.Message):
 
     @_builtins.property
     def dropped(self) -> Global___EventsDropped:
-        """Events that this reader will never see."""
+        """Evicted events that this stream does not contain."""
 
     @_builtins.property
     def replay_finished(self) -> Global___ReplayFinished:
-        """All that was asked for of the past has been sent; sent once."""
+        """End of the requested past events, sent once."""
 
     def __init__(
         self,
@@ -719,7 +719,7 @@ Global___StreamEventsResponse: _TypeAlias = StreamEventsResponse  # noqa: Y015
 
 @_typing.final
 class StreamStarted(_message.Message):
-    """Where a stream of events begins."""
+    """Start of a stream of events."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -727,13 +727,13 @@ class StreamStarted(_message.Message):
     OLDEST_SEQUENCE_FIELD_NUMBER: _builtins.int
     NEWEST_SEQUENCE_FIELD_NUMBER: _builtins.int
     log_id: _builtins.str
-    """Identifies the log: sequence numbers of another one mean nothing here."""
+    """ID of the log. Sequence numbers are valid only within one log."""
     oldest_sequence: _builtins.int
-    """The sequence number from which on nothing is missing in the log; one more than `newest_sequence` if there is none.
-    Of what was before, rare events may be there.
+    """Sequence number from which the log is complete; `newest_sequence` + 1 for an empty log. The log may contain older
+    rare events.
     """
     newest_sequence: _builtins.int
-    """The newest sequence number; 0 before the first event."""
+    """Newest sequence number; 0 before the first event."""
     def __init__(
         self,
         *,
@@ -751,8 +751,8 @@ Global___StreamStarted: _TypeAlias = StreamStarted  # noqa: Y015
 
 @_typing.final
 class EventsDropped(_message.Message):
-    """Events that a reader will never see, because they have left the log before it got there. There is one for each gap
-    in the sequence numbers, unless the filter's `types` leave out all that is missing there.
+    """Events that the log evicted before the stream read them. The stream sends one message for each gap in the sequence
+    numbers, unless the filter's `types` exclude all missing events.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -761,11 +761,11 @@ class EventsDropped(_message.Message):
     FIRST_SEQUENCE_FIELD_NUMBER: _builtins.int
     LAST_SEQUENCE_FIELD_NUMBER: _builtins.int
     count: _builtins.int
-    """How many, whether or not they match the filter: `last_sequence - first_sequence + 1`."""
+    """Number of missing events, matching or not: `last_sequence - first_sequence + 1`."""
     first_sequence: _builtins.int
-    """The first of them."""
+    """First missing sequence number."""
     last_sequence: _builtins.int
-    """The last of them."""
+    """Last missing sequence number."""
     def __init__(
         self,
         *,
@@ -783,13 +783,13 @@ Global___EventsDropped: _TypeAlias = EventsDropped  # noqa: Y015
 
 @_typing.final
 class ReplayFinished(_message.Message):
-    """All that was asked for of the past has been sent."""
+    """End of the requested past events."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     SEQUENCE_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
-    """The newest event that it took into account; 0 before the first event."""
+    """Sequence number of the newest past event; 0 before the first event."""
     def __init__(
         self,
         *,

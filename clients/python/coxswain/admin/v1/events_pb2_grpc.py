@@ -26,11 +26,11 @@ if _version_not_supported:
 
 
 class EventServiceStub:
-    """Tells what the manager does while it does it.
+    """Streams the manager's events.
 
-    Each process keeps a log of its latest events, which has a bound: it is there to look on and to look back a little,
-    and is no record. Events of other replicas are not in it. Rare events (phases, leadership, overrides) have a bound of
-    their own, so that a flood of reconciles and writes does not push them out: they reach back further than the others.
+    Each process keeps a bounded log of its own latest events in memory. The log is for observation, not for records.
+    Rare events (phases, leadership, overrides) have a separate bound, so that many reconciles and writes cannot evict
+    them. The log therefore contains older rare events than others.
     """
 
     def __init__(self, channel):
@@ -47,23 +47,22 @@ class EventServiceStub:
 
 
 class EventServiceServicer:
-    """Tells what the manager does while it does it.
+    """Streams the manager's events.
 
-    Each process keeps a log of its latest events, which has a bound: it is there to look on and to look back a little,
-    and is no record. Events of other replicas are not in it. Rare events (phases, leadership, overrides) have a bound of
-    their own, so that a flood of reconciles and writes does not push them out: they reach back further than the others.
+    Each process keeps a bounded log of its own latest events in memory. The log is for observation, not for records.
+    Rare events (phases, leadership, overrides) have a separate bound, so that many reconciles and writes cannot evict
+    them. The log therefore contains older rare events than others.
     """
 
     def StreamEvents(self, request, context):
-        """Streams events: first those of the past that were asked for, then new ones as they come. Asks for `watch` on
-        `events`.
+        """Streams events: first the requested past events, then new events. Requires `watch` on `events`.
 
-        A reader that falls so far behind that the log has gone on without it is told how many events it has missed, and
-        goes on from the oldest that is left. No reader ever slows the manager down.
+        If the log evicts events before a slow reader gets them, the stream sends the number of missed events and continues
+        with the oldest remaining event. Readers never slow down the manager.
 
-        `OUT_OF_RANGE` (`SEQUENCE_IN_FUTURE`): there is no such sequence number yet. `FAILED_PRECONDITION`
-        (`EVENT_LOG_CHANGED`): the log asked for was another process'. `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`): too many
-        streams are open.
+        `OUT_OF_RANGE` (`SEQUENCE_IN_FUTURE`): the sequence number is larger than the newest one. `FAILED_PRECONDITION`
+        (`EVENT_LOG_CHANGED`): the requested log belongs to another process. `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`): too
+        many streams are open.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -86,11 +85,11 @@ def add_EventServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class EventService:
-    """Tells what the manager does while it does it.
+    """Streams the manager's events.
 
-    Each process keeps a log of its latest events, which has a bound: it is there to look on and to look back a little,
-    and is no record. Events of other replicas are not in it. Rare events (phases, leadership, overrides) have a bound of
-    their own, so that a flood of reconciles and writes does not push them out: they reach back further than the others.
+    Each process keeps a bounded log of its own latest events in memory. The log is for observation, not for records.
+    Rare events (phases, leadership, overrides) have a separate bound, so that many reconciles and writes cannot evict
+    them. The log therefore contains older rare events than others.
     """
 
     @staticmethod

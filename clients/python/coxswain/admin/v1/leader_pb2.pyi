@@ -29,32 +29,32 @@ class _LeasePolicy:
 class _LeasePolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_LeasePolicy.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     LEASE_POLICY_UNSPECIFIED: _LeasePolicy.ValueType  # 0
-    """Not known: the replica that answers does not lead, or cannot read the policy."""
+    """Unknown: the responding replica does not lead, or cannot read the policy."""
     LEASE_POLICY_IN_FORCE: _LeasePolicy.ValueType  # 1
-    """The policy of this version is in force."""
+    """The policy of this version is installed."""
     LEASE_POLICY_MISSING: _LeasePolicy.ValueType  # 2
     """The policy or its binding is missing."""
     LEASE_POLICY_DIFFERENT: _LeasePolicy.ValueType  # 3
-    """The policy or its binding differs from that of this version, and may protect less."""
+    """The policy or its binding differs from this version's, and may protect less."""
 
 class LeasePolicy(_LeasePolicy, metaclass=_LeasePolicyEnumTypeWrapper):
-    """The admission policy `coxswain-leases`. Without it, whoever may write Leases in `kube-system` can disable controllers and announce
-    addresses of replicas.
+    """State of the admission policy `coxswain-leases`. Without the policy, accounts that can write Leases in `kube-system`
+    can disable controllers and announce addresses of replicas.
     """
 
 LEASE_POLICY_UNSPECIFIED: LeasePolicy.ValueType  # 0
-"""Not known: the replica that answers does not lead, or cannot read the policy."""
+"""Unknown: the responding replica does not lead, or cannot read the policy."""
 LEASE_POLICY_IN_FORCE: LeasePolicy.ValueType  # 1
-"""The policy of this version is in force."""
+"""The policy of this version is installed."""
 LEASE_POLICY_MISSING: LeasePolicy.ValueType  # 2
 """The policy or its binding is missing."""
 LEASE_POLICY_DIFFERENT: LeasePolicy.ValueType  # 3
-"""The policy or its binding differs from that of this version, and may protect less."""
+"""The policy or its binding differs from this version's, and may protect less."""
 Global___LeasePolicy: _TypeAlias = LeasePolicy  # noqa: Y015
 
 @_typing.final
 class Leader(_message.Message):
-    """A Lease that is fought for, and who holds it."""
+    """A leader-election Lease and its holder."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -69,32 +69,32 @@ class Leader(_message.Message):
     ADMIN_ADDRESS_FIELD_NUMBER: _builtins.int
     LEASE_POLICY_FIELD_NUMBER: _builtins.int
     lease: _builtins.str
-    """The Lease, `namespace/name`; empty if leader election is off."""
+    """Lease as `namespace/name`; empty if leader election is off."""
     holder_identity: _builtins.str
-    """Identity of the holder; empty when nobody holds it."""
+    """Identity of the holder; empty if the Lease has no holder."""
     transitions: _builtins.int
-    """How often it changed hands."""
+    """Number of changes of the holder."""
     leading: _builtins.bool
-    """Whether the replica that answers leads."""
+    """True if the responding replica leads."""
     replica_identity: _builtins.str
-    """Identity of the replica that answers."""
+    """Identity of the responding replica."""
     admin_address: _builtins.str
-    """Host and port where the holder serves this API; empty if that is not known, as for a manager of another make."""
+    """Host and port of the holder's admin API; empty if unknown, as for a kube-controller-manager."""
     lease_policy: Global___LeasePolicy.ValueType
-    """Whether the admission policy that reserves the manager's Leases is in force. Only a replica that leads reads the policy, when
-    it begins to lead and once an hour.
+    """State of the admission policy that protects the manager's Leases. Only the leader reads the policy, at the start of
+    its term and once an hour.
     """
     @_builtins.property
     def acquire_time(self) -> _timestamp_pb2.Timestamp:
-        """When the holder took it."""
+        """Time at which the holder acquired the Lease."""
 
     @_builtins.property
     def renew_time(self) -> _timestamp_pb2.Timestamp:
-        """When the holder last renewed it."""
+        """Time of the last renewal."""
 
     @_builtins.property
     def lease_duration(self) -> _duration_pb2.Duration:
-        """For how long the others wait after the last renewal."""
+        """Time after the last renewal until another replica can acquire the Lease."""
 
     def __init__(
         self,
@@ -120,17 +120,17 @@ Global___Leader: _TypeAlias = Leader  # noqa: Y015
 
 @_typing.final
 class OverridesInForce(_message.Message):
-    """The overrides in force."""
+    """Summary of the active overrides."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     COUNT_FIELD_NUMBER: _builtins.int
     OLDEST_TIME_FIELD_NUMBER: _builtins.int
     count: _builtins.int
-    """Number of controllers with an override in force."""
+    """Number of controllers with an active override."""
     @_builtins.property
     def oldest_time(self) -> _timestamp_pb2.Timestamp:
-        """When the oldest of these overrides was given; absent if there are none."""
+        """Creation time of the oldest active override; absent without active overrides."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class GetLeaderRequest(_message.Message):
 
     LEASE_FIELD_NUMBER: _builtins.int
     lease: _builtins.str
-    """The Lease, `namespace/name`; empty for the main one. During a leader migration there is a second."""
+    """Lease as `namespace/name`; empty for the main Lease. A second Lease exists during a leader migration."""
     def __init__(
         self,
         *,
@@ -179,15 +179,15 @@ class GetLeaderResponse(_message.Message):
     OVERRIDES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def leader(self) -> Global___Leader:
-        """Who leads."""
+        """The Lease and its holder."""
 
     @_builtins.property
     def replicas(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Replica]:
-        """All replicas that have announced themselves, by identity."""
+        """All announced replicas, sorted by identity."""
 
     @_builtins.property
     def overrides(self) -> Global___OverridesInForce:
-        """The overrides in force, of all controllers."""
+        """Active overrides of all controllers."""
 
     def __init__(
         self,
@@ -213,9 +213,9 @@ class WatchLeaderRequest(_message.Message):
     LEASE_FIELD_NUMBER: _builtins.int
     INCLUDE_RENEWALS_FIELD_NUMBER: _builtins.int
     lease: _builtins.str
-    """The Lease, `namespace/name`; empty for the main one."""
+    """Lease as `namespace/name`; empty for the main Lease."""
     include_renewals: _builtins.bool
-    """Whether signs of life alone (a later `renew_time`) are worth a message."""
+    """Also send a message if only a `renew_time` changed."""
     def __init__(
         self,
         *,
@@ -241,15 +241,15 @@ class WatchLeaderResponse(_message.Message):
     OVERRIDES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def leader(self) -> Global___Leader:
-        """Who leads."""
+        """The Lease and its holder."""
 
     @_builtins.property
     def replicas(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Replica]:
-        """All replicas that have announced themselves, by identity."""
+        """All announced replicas, sorted by identity."""
 
     @_builtins.property
     def overrides(self) -> Global___OverridesInForce:
-        """The overrides in force, of all controllers."""
+        """Active overrides of all controllers."""
 
     def __init__(
         self,
@@ -279,18 +279,18 @@ class StepDownRequest(_message.Message):
     DRY_RUN_FIELD_NUMBER: _builtins.int
     FORCE_FIELD_NUMBER: _builtins.int
     reason: _builtins.str
-    """Why, for the audit log. At most 1024 bytes."""
+    """Reason for the audit log, at most 1024 bytes."""
     successor_identity: _builtins.str
-    """Identity of the replica that should lead next; empty for whoever is first."""
+    """Identity of the replica that leads next; empty for the first replica that acquires the Lease."""
     expected_leader_identity: _builtins.str
-    """Only if this is the leader's identity. Protects from unseating a leader that came in between."""
+    """Required identity of the leader. The call fails if another replica became the leader in the meantime."""
     wait: _builtins.bool
-    """Answer only once another replica leads, or else as soon as this one has let go."""
+    """Respond when another replica leads; otherwise respond when this replica has released the Lease."""
     dry_run: _builtins.bool
-    """Check everything and change nothing."""
+    """Check the request without changing anything."""
     force: _builtins.bool
-    """Give leadership up even if no other replica shows signs of life. A kube-controller-manager that stands by takes it, but announces
-    itself nowhere. If nobody takes it, nobody leads for the lease duration, and then this replica leads again.
+    """Step down even if no other replica is live. A kube-controller-manager on standby can acquire the Lease, although it
+    does not announce itself. If no replica acquires the Lease within the lease duration, this replica leads again.
     """
     def __init__(
         self,
@@ -321,7 +321,7 @@ class StepDownResponse(_message.Message):
     LEADER_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def leader(self) -> Global___Leader:
-        """Who leads now; with `dry_run`, who still leads."""
+        """The Lease and its holder after the call."""
 
     def __init__(
         self,

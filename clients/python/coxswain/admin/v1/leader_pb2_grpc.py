@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class LeaderServiceStub:
-    """Shows who leads, and hands leadership over.
+    """Shows the leader and transfers leadership.
     """
 
     def __init__(self, channel):
@@ -53,40 +53,45 @@ class LeaderServiceStub:
 
 
 class LeaderServiceServicer:
-    """Shows who leads, and hands leadership over.
+    """Shows the leader and transfers leadership.
     """
 
     def GetLeader(self, request, context):
-        """Reads who leads and who could. Asks for `get` on `leader`.
+        """Returns the leader and all replicas. Requires `get` on `leader`.
 
-        `NOT_FOUND` (`LEASE_NOT_FOUND`): no such Lease is fought for here.
+        `NOT_FOUND` (`LEASE_NOT_FOUND`): this replica does not compete for the Lease.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchLeader(self, request, context):
-        """Sends who leads and who could, then again whenever that changes. Asks for `watch` on `leader`.
+        """Sends the leader and all replicas, then again after each change. Requires `watch` on `leader`.
 
-        `NOT_FOUND` (`LEASE_NOT_FOUND`): no such Lease is fought for here. `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`): too many
-        streams are open.
+        `NOT_FOUND` (`LEASE_NOT_FOUND`): this replica does not compete for the Lease. `RESOURCE_EXHAUSTED`
+        (`TOO_MANY_STREAMS`): too many streams are open.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StepDown(self, request, context):
-        """Makes the replica that answers give leadership up in an orderly way: its controllers stop, their reconciles in
-        flight end, and only then is the Lease released. Asks for `update` on `leader`.
+        """Makes the called replica release leadership: its controllers stop, their reconciles complete, and then the replica
+        releases the Lease. Requires `update` on `leader`.
 
-        `FAILED_PRECONDITION`: another replica leads, which is the expected one (`NOT_LEADER`, with `leader_address` in the
-        metadata), no other replica shows signs of life and the request does not set `force` (`NO_CANDIDATE`), the named successor does not
-        (`SUCCESSOR_NOT_LIVE`), a successor is named although the API server chooses the leader (`SETTING`: coordinated leader election), the
-        leader is not who was expected, another replica leads and none was expected, or its term ended before this request was carried out
-        (`LEADER_CHANGED`; do not send the call to the next leader), or leader election is off (`NO_LEADER_ELECTION`). `NOT_FOUND`
-        (`REPLICA_NOT_FOUND`): no replica has the successor's identity. `UNAVAILABLE` (`API_SERVER`): the Lease could not be
-        released in good order; another replica leads once it has run out. `DEADLINE_EXCEEDED` (`TIMEOUT`): with `wait`, nobody
-        else leads yet.
+        `FAILED_PRECONDITION`:
+
+        - the expected leader is another replica (`NOT_LEADER`, with `leader_address` in the metadata);
+        - no other replica is live, and the request does not set `force` (`NO_CANDIDATE`);
+        - the named successor is not live (`SUCCESSOR_NOT_LIVE`);
+        - the request names a successor, but the API server chooses the leader (`SETTING`: coordinated leader election);
+        - the leader is not the expected one, another replica leads and the request expects none, or the replica lost
+        leadership before it applied the request (`LEADER_CHANGED`; do not send the call to the next leader);
+        - leader election is off (`NO_LEADER_ELECTION`).
+
+        `NOT_FOUND` (`REPLICA_NOT_FOUND`): no replica has the successor's identity. `UNAVAILABLE` (`API_SERVER`): the replica
+        failed to release the Lease; another replica leads once the Lease expires. `DEADLINE_EXCEEDED` (`TIMEOUT`): with
+        `wait`, no other replica leads yet.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -119,7 +124,7 @@ def add_LeaderServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class LeaderService:
-    """Shows who leads, and hands leadership over.
+    """Shows the leader and transfers leadership.
     """
 
     @staticmethod

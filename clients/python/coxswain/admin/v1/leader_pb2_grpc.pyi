@@ -27,69 +27,79 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class LeaderServiceStub:
-    """Shows who leads, and hands leadership over."""
+    """Shows the leader and transfers leadership."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> LeaderServiceAsyncStub: ...
     GetLeader: _grpc.UnaryUnaryMultiCallable[_leader_pb2.GetLeaderRequest, _leader_pb2.GetLeaderResponse]
-    """Reads who leads and who could. Asks for `get` on `leader`.
+    """Returns the leader and all replicas. Requires `get` on `leader`.
 
-    `NOT_FOUND` (`LEASE_NOT_FOUND`): no such Lease is fought for here.
+    `NOT_FOUND` (`LEASE_NOT_FOUND`): this replica does not compete for the Lease.
     """
     WatchLeader: _grpc.UnaryStreamMultiCallable[_leader_pb2.WatchLeaderRequest, _leader_pb2.WatchLeaderResponse]
-    """Sends who leads and who could, then again whenever that changes. Asks for `watch` on `leader`.
+    """Sends the leader and all replicas, then again after each change. Requires `watch` on `leader`.
 
-    `NOT_FOUND` (`LEASE_NOT_FOUND`): no such Lease is fought for here. `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`): too many
-    streams are open.
+    `NOT_FOUND` (`LEASE_NOT_FOUND`): this replica does not compete for the Lease. `RESOURCE_EXHAUSTED`
+    (`TOO_MANY_STREAMS`): too many streams are open.
     """
     StepDown: _grpc.UnaryUnaryMultiCallable[_leader_pb2.StepDownRequest, _leader_pb2.StepDownResponse]
-    """Makes the replica that answers give leadership up in an orderly way: its controllers stop, their reconciles in
-    flight end, and only then is the Lease released. Asks for `update` on `leader`.
+    """Makes the called replica release leadership: its controllers stop, their reconciles complete, and then the replica
+    releases the Lease. Requires `update` on `leader`.
 
-    `FAILED_PRECONDITION`: another replica leads, which is the expected one (`NOT_LEADER`, with `leader_address` in the
-    metadata), no other replica shows signs of life and the request does not set `force` (`NO_CANDIDATE`), the named successor does not
-    (`SUCCESSOR_NOT_LIVE`), a successor is named although the API server chooses the leader (`SETTING`: coordinated leader election), the
-    leader is not who was expected, another replica leads and none was expected, or its term ended before this request was carried out
-    (`LEADER_CHANGED`; do not send the call to the next leader), or leader election is off (`NO_LEADER_ELECTION`). `NOT_FOUND`
-    (`REPLICA_NOT_FOUND`): no replica has the successor's identity. `UNAVAILABLE` (`API_SERVER`): the Lease could not be
-    released in good order; another replica leads once it has run out. `DEADLINE_EXCEEDED` (`TIMEOUT`): with `wait`, nobody
-    else leads yet.
+    `FAILED_PRECONDITION`:
+
+      - the expected leader is another replica (`NOT_LEADER`, with `leader_address` in the metadata);
+      - no other replica is live, and the request does not set `force` (`NO_CANDIDATE`);
+      - the named successor is not live (`SUCCESSOR_NOT_LIVE`);
+      - the request names a successor, but the API server chooses the leader (`SETTING`: coordinated leader election);
+      - the leader is not the expected one, another replica leads and the request expects none, or the replica lost
+        leadership before it applied the request (`LEADER_CHANGED`; do not send the call to the next leader);
+      - leader election is off (`NO_LEADER_ELECTION`).
+
+    `NOT_FOUND` (`REPLICA_NOT_FOUND`): no replica has the successor's identity. `UNAVAILABLE` (`API_SERVER`): the replica
+    failed to release the Lease; another replica leads once the Lease expires. `DEADLINE_EXCEEDED` (`TIMEOUT`): with
+    `wait`, no other replica leads yet.
     """
 
 @_typing.type_check_only
 class LeaderServiceAsyncStub(LeaderServiceStub):
-    """Shows who leads, and hands leadership over."""
+    """Shows the leader and transfers leadership."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetLeader: _aio.UnaryUnaryMultiCallable[_leader_pb2.GetLeaderRequest, _leader_pb2.GetLeaderResponse]  # type: ignore[assignment]
-    """Reads who leads and who could. Asks for `get` on `leader`.
+    """Returns the leader and all replicas. Requires `get` on `leader`.
 
-    `NOT_FOUND` (`LEASE_NOT_FOUND`): no such Lease is fought for here.
+    `NOT_FOUND` (`LEASE_NOT_FOUND`): this replica does not compete for the Lease.
     """
     WatchLeader: _aio.UnaryStreamMultiCallable[_leader_pb2.WatchLeaderRequest, _leader_pb2.WatchLeaderResponse]  # type: ignore[assignment]
-    """Sends who leads and who could, then again whenever that changes. Asks for `watch` on `leader`.
+    """Sends the leader and all replicas, then again after each change. Requires `watch` on `leader`.
 
-    `NOT_FOUND` (`LEASE_NOT_FOUND`): no such Lease is fought for here. `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`): too many
-    streams are open.
+    `NOT_FOUND` (`LEASE_NOT_FOUND`): this replica does not compete for the Lease. `RESOURCE_EXHAUSTED`
+    (`TOO_MANY_STREAMS`): too many streams are open.
     """
     StepDown: _aio.UnaryUnaryMultiCallable[_leader_pb2.StepDownRequest, _leader_pb2.StepDownResponse]  # type: ignore[assignment]
-    """Makes the replica that answers give leadership up in an orderly way: its controllers stop, their reconciles in
-    flight end, and only then is the Lease released. Asks for `update` on `leader`.
+    """Makes the called replica release leadership: its controllers stop, their reconciles complete, and then the replica
+    releases the Lease. Requires `update` on `leader`.
 
-    `FAILED_PRECONDITION`: another replica leads, which is the expected one (`NOT_LEADER`, with `leader_address` in the
-    metadata), no other replica shows signs of life and the request does not set `force` (`NO_CANDIDATE`), the named successor does not
-    (`SUCCESSOR_NOT_LIVE`), a successor is named although the API server chooses the leader (`SETTING`: coordinated leader election), the
-    leader is not who was expected, another replica leads and none was expected, or its term ended before this request was carried out
-    (`LEADER_CHANGED`; do not send the call to the next leader), or leader election is off (`NO_LEADER_ELECTION`). `NOT_FOUND`
-    (`REPLICA_NOT_FOUND`): no replica has the successor's identity. `UNAVAILABLE` (`API_SERVER`): the Lease could not be
-    released in good order; another replica leads once it has run out. `DEADLINE_EXCEEDED` (`TIMEOUT`): with `wait`, nobody
-    else leads yet.
+    `FAILED_PRECONDITION`:
+
+      - the expected leader is another replica (`NOT_LEADER`, with `leader_address` in the metadata);
+      - no other replica is live, and the request does not set `force` (`NO_CANDIDATE`);
+      - the named successor is not live (`SUCCESSOR_NOT_LIVE`);
+      - the request names a successor, but the API server chooses the leader (`SETTING`: coordinated leader election);
+      - the leader is not the expected one, another replica leads and the request expects none, or the replica lost
+        leadership before it applied the request (`LEADER_CHANGED`; do not send the call to the next leader);
+      - leader election is off (`NO_LEADER_ELECTION`).
+
+    `NOT_FOUND` (`REPLICA_NOT_FOUND`): no replica has the successor's identity. `UNAVAILABLE` (`API_SERVER`): the replica
+    failed to release the Lease; another replica leads once the Lease expires. `DEADLINE_EXCEEDED` (`TIMEOUT`): with
+    `wait`, no other replica leads yet.
     """
 
 class LeaderServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Shows who leads, and hands leadership over."""
+    """Shows the leader and transfers leadership."""
 
     @_abc_1.abstractmethod
     def GetLeader(
@@ -97,9 +107,9 @@ class LeaderServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _leader_pb2.GetLeaderRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_leader_pb2.GetLeaderResponse, _abc.Awaitable[_leader_pb2.GetLeaderResponse]]:
-        """Reads who leads and who could. Asks for `get` on `leader`.
+        """Returns the leader and all replicas. Requires `get` on `leader`.
 
-        `NOT_FOUND` (`LEASE_NOT_FOUND`): no such Lease is fought for here.
+        `NOT_FOUND` (`LEASE_NOT_FOUND`): this replica does not compete for the Lease.
         """
 
     @_abc_1.abstractmethod
@@ -108,10 +118,10 @@ class LeaderServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _leader_pb2.WatchLeaderRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_leader_pb2.WatchLeaderResponse], _abc.AsyncIterator[_leader_pb2.WatchLeaderResponse]]:
-        """Sends who leads and who could, then again whenever that changes. Asks for `watch` on `leader`.
+        """Sends the leader and all replicas, then again after each change. Requires `watch` on `leader`.
 
-        `NOT_FOUND` (`LEASE_NOT_FOUND`): no such Lease is fought for here. `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`): too many
-        streams are open.
+        `NOT_FOUND` (`LEASE_NOT_FOUND`): this replica does not compete for the Lease. `RESOURCE_EXHAUSTED`
+        (`TOO_MANY_STREAMS`): too many streams are open.
         """
 
     @_abc_1.abstractmethod
@@ -120,17 +130,22 @@ class LeaderServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _leader_pb2.StepDownRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_leader_pb2.StepDownResponse, _abc.Awaitable[_leader_pb2.StepDownResponse]]:
-        """Makes the replica that answers give leadership up in an orderly way: its controllers stop, their reconciles in
-        flight end, and only then is the Lease released. Asks for `update` on `leader`.
+        """Makes the called replica release leadership: its controllers stop, their reconciles complete, and then the replica
+        releases the Lease. Requires `update` on `leader`.
 
-        `FAILED_PRECONDITION`: another replica leads, which is the expected one (`NOT_LEADER`, with `leader_address` in the
-        metadata), no other replica shows signs of life and the request does not set `force` (`NO_CANDIDATE`), the named successor does not
-        (`SUCCESSOR_NOT_LIVE`), a successor is named although the API server chooses the leader (`SETTING`: coordinated leader election), the
-        leader is not who was expected, another replica leads and none was expected, or its term ended before this request was carried out
-        (`LEADER_CHANGED`; do not send the call to the next leader), or leader election is off (`NO_LEADER_ELECTION`). `NOT_FOUND`
-        (`REPLICA_NOT_FOUND`): no replica has the successor's identity. `UNAVAILABLE` (`API_SERVER`): the Lease could not be
-        released in good order; another replica leads once it has run out. `DEADLINE_EXCEEDED` (`TIMEOUT`): with `wait`, nobody
-        else leads yet.
+        `FAILED_PRECONDITION`:
+
+          - the expected leader is another replica (`NOT_LEADER`, with `leader_address` in the metadata);
+          - no other replica is live, and the request does not set `force` (`NO_CANDIDATE`);
+          - the named successor is not live (`SUCCESSOR_NOT_LIVE`);
+          - the request names a successor, but the API server chooses the leader (`SETTING`: coordinated leader election);
+          - the leader is not the expected one, another replica leads and the request expects none, or the replica lost
+            leadership before it applied the request (`LEADER_CHANGED`; do not send the call to the next leader);
+          - leader election is off (`NO_LEADER_ELECTION`).
+
+        `NOT_FOUND` (`REPLICA_NOT_FOUND`): no replica has the successor's identity. `UNAVAILABLE` (`API_SERVER`): the replica
+        failed to release the Lease; another replica leads once the Lease expires. `DEADLINE_EXCEEDED` (`TIMEOUT`): with
+        `wait`, no other replica leads yet.
         """
 
 def add_LeaderServiceServicer_to_server(servicer: LeaderServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -30,37 +30,37 @@ class _SyncOutcome:
 class _SyncOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SyncOutcome.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     SYNC_OUTCOME_UNSPECIFIED: _SyncOutcome.ValueType  # 0
-    """Not known."""
+    """Unknown."""
     SYNC_OUTCOME_DONE: _SyncOutcome.ValueType  # 1
-    """All is as it should be now; the actions say what it took."""
+    """Succeeded; the response lists the completed steps."""
     SYNC_OUTCOME_RETRYING: _SyncOutcome.ValueType  # 2
-    """It failed, and will be tried again."""
+    """Failed; the controller retries."""
     SYNC_OUTCOME_FAILED: _SyncOutcome.ValueType  # 3
-    """It failed, and only a change of the object can help."""
+    """Failed; the controller does not retry until the object changes."""
     SYNC_OUTCOME_STALE_CACHE: _SyncOutcome.ValueType  # 4
-    """Nothing was done: the cache has not seen yet what was written last."""
+    """Not run: the cache does not contain the controller's last writes yet."""
     SYNC_OUTCOME_NO_OBJECT: _SyncOutcome.ValueType  # 5
-    """There is nothing of this name to reconcile."""
+    """Not run: the object does not exist."""
     SYNC_OUTCOME_EXPLAINED: _SyncOutcome.ValueType  # 6
-    """Observed and planned only."""
+    """Planned only."""
 
 class SyncOutcome(_SyncOutcome, metaclass=_SyncOutcomeEnumTypeWrapper):
-    """How a reconcile on demand ended."""
+    """Outcome of a reconcile on demand."""
 
 SYNC_OUTCOME_UNSPECIFIED: SyncOutcome.ValueType  # 0
-"""Not known."""
+"""Unknown."""
 SYNC_OUTCOME_DONE: SyncOutcome.ValueType  # 1
-"""All is as it should be now; the actions say what it took."""
+"""Succeeded; the response lists the completed steps."""
 SYNC_OUTCOME_RETRYING: SyncOutcome.ValueType  # 2
-"""It failed, and will be tried again."""
+"""Failed; the controller retries."""
 SYNC_OUTCOME_FAILED: SyncOutcome.ValueType  # 3
-"""It failed, and only a change of the object can help."""
+"""Failed; the controller does not retry until the object changes."""
 SYNC_OUTCOME_STALE_CACHE: SyncOutcome.ValueType  # 4
-"""Nothing was done: the cache has not seen yet what was written last."""
+"""Not run: the cache does not contain the controller's last writes yet."""
 SYNC_OUTCOME_NO_OBJECT: SyncOutcome.ValueType  # 5
-"""There is nothing of this name to reconcile."""
+"""Not run: the object does not exist."""
 SYNC_OUTCOME_EXPLAINED: SyncOutcome.ValueType  # 6
-"""Observed and planned only."""
+"""Planned only."""
 Global___SyncOutcome: _TypeAlias = SyncOutcome  # noqa: Y015
 
 @_typing.final
@@ -83,34 +83,34 @@ class Queue(_message.Message):
     ERRORS_FIELD_NUMBER: _builtins.int
     WAITING_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Name, as in the label `name` of the `workqueue_*` metrics."""
+    """Name, equal to the label `name` of the `workqueue_*` metrics."""
     controller: _builtins.str
-    """The controller that it belongs to."""
+    """Controller of the queue."""
     resource: _builtins.str
-    """Resource of the objects that the keys name, as kubectl writes it; empty if they name none."""
+    """Resource of the keys, as in kubectl; empty if the keys are not names of objects."""
     workers: _builtins.int
-    """Keys that are taken at the same time."""
+    """Number of workers."""
     depth: _builtins.int
-    """Keys that wait."""
+    """Waiting keys."""
     in_flight: _builtins.int
-    """Keys that are being reconciled."""
+    """Keys in reconciliation."""
     delayed: _builtins.int
-    """Keys that come back later: after a failure, or because the controller wants to look again."""
+    """Keys with a delayed requeue: a retry after a failure, or a planned requeue."""
     failing: _builtins.int
     """Keys whose last reconcile failed."""
     syncs: _builtins.int
-    """Reconciles since the controller started last, failed ones included."""
+    """Reconciles since the controller's last start, including failed ones."""
     errors: _builtins.int
-    """Reconciles that failed since the controller started last."""
+    """Failed reconciles since the controller's last start."""
     waiting: _builtins.int
-    """Keys that wait for a cache to show what was written for them last. They are queued when it does."""
+    """Keys that wait until a cache contains their last writes, and are queued then."""
     @_builtins.property
     def oldest_queued_age(self) -> _duration_pb2.Duration:
-        """For how long the oldest waiting key has waited; absent when none waits."""
+        """Age of the oldest waiting key; absent if no key waits."""
 
     @_builtins.property
     def longest_running(self) -> _duration_pb2.Duration:
-        """For how long the reconcile that takes longest has been running; absent when none runs."""
+        """Duration of the longest running reconcile so far; absent if no reconcile runs."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ Global___Queue: _TypeAlias = Queue  # noqa: Y015
 
 @_typing.final
 class QueuedKey(_message.Message):
-    """A key that waits in a queue."""
+    """A waiting key."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -147,11 +147,11 @@ class QueuedKey(_message.Message):
     AGE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def object(self) -> _controllers_pb2.ObjectKey:
-        """The object."""
+        """Key of the object."""
 
     @_builtins.property
     def age(self) -> _duration_pb2.Duration:
-        """For how long it has waited."""
+        """Waiting time so far."""
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ Global___QueuedKey: _TypeAlias = QueuedKey  # noqa: Y015
 
 @_typing.final
 class WaitingKey(_message.Message):
-    """A key that waits for a cache, and is in the queue only once that has caught up."""
+    """A key that waits for a cache, and is queued when the cache is current."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -177,14 +177,14 @@ class WaitingKey(_message.Message):
     AGE_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     reason: _builtins.str
-    """What it waits for: `waits for the cache of RESOURCE`, the resource as kubectl writes it."""
+    """`waiting for the cache of RESOURCE`, with the resource as in kubectl."""
     @_builtins.property
     def object(self) -> _controllers_pb2.ObjectKey:
-        """The object."""
+        """Key of the object."""
 
     @_builtins.property
     def age(self) -> _duration_pb2.Duration:
-        """For how long it has waited."""
+        """Waiting time so far."""
 
     def __init__(
         self,
@@ -212,16 +212,16 @@ class FailingKey(_message.Message):
     MESSAGE_FIELD_NUMBER: _builtins.int
     TIME_FIELD_NUMBER: _builtins.int
     attempts: _builtins.int
-    """Failures in a row."""
+    """Consecutive failures."""
     message: _builtins.str
-    """What went wrong last."""
+    """Last error message."""
     @_builtins.property
     def object(self) -> _controllers_pb2.ObjectKey:
-        """The object."""
+        """Key of the object."""
 
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
-        """When."""
+        """Time of the last failure."""
 
     def __init__(
         self,
@@ -241,7 +241,7 @@ Global___FailingKey: _TypeAlias = FailingKey  # noqa: Y015
 
 @_typing.final
 class QueueFilter(_message.Message):
-    """Restricts queues. Every condition that is set must hold."""
+    """Filter for queues. A queue must match every set field."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -249,12 +249,12 @@ class QueueFilter(_message.Message):
     RESOURCE_FIELD_NUMBER: _builtins.int
     BUSY_FIELD_NUMBER: _builtins.int
     resource: _builtins.str
-    """Resource of the keys, as kubectl writes it."""
+    """Resource of the keys, as in kubectl."""
     busy: _builtins.bool
-    """Only queues in which something waits or fails."""
+    """Only queues with waiting or failing keys."""
     @_builtins.property
     def controllers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Names or aliases of controllers; a queue must belong to one of them."""
+        """Names or aliases of controllers. A queue matches if one of them owns it."""
 
     def __init__(
         self,
@@ -281,12 +281,12 @@ class ListQueuesRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
-    """At most this many; 0 for the server's choice, and no more than 1000."""
+    """Maximum number of queues in the response, at most 1000; 0 for the server's default."""
     page_token: _builtins.str
-    """`next_page_token` of the page before; empty for the first page."""
+    """`next_page_token` of the previous page; empty for the first page."""
     @_builtins.property
     def filter(self) -> Global___QueueFilter:
-        """Which queues; all of them if absent."""
+        """Filter; absent for all queues."""
 
     def __init__(
         self,
@@ -313,12 +313,12 @@ class ListQueuesResponse(_message.Message):
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     TOTAL_SIZE_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """For the next page; empty on the last one."""
+    """Token for the next page; empty on the last page."""
     total_size: _builtins.int
-    """Number of queues that match, over all pages."""
+    """Number of matching queues on all pages."""
     @_builtins.property
     def queues(self) -> _containers.RepeatedCompositeFieldContainer[Global___Queue]:
-        """A page of queues, by name."""
+        """A page of queues, sorted by name."""
 
     def __init__(
         self,
@@ -344,9 +344,9 @@ class GetQueueRequest(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     MAX_KEYS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Name."""
+    """Name of the queue."""
     max_keys: _builtins.int
-    """At most this many oldest keys, and as many waiting and failing ones; 0 for the server's choice, and no more than 1000."""
+    """Maximum number of keys in each list of the response, at most 1000; 0 for the server's default."""
     def __init__(
         self,
         *,
@@ -378,19 +378,19 @@ class GetQueueResponse(_message.Message):
 
     @_builtins.property
     def oldest_keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueuedKey]:
-        """The keys that have waited longest, oldest first."""
+        """Longest-waiting keys, oldest first."""
 
     @_builtins.property
     def in_flight_keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueuedKey]:
-        """Keys that are being reconciled."""
+        """Keys in reconciliation."""
 
     @_builtins.property
     def failing_keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___FailingKey]:
-        """Keys whose last reconcile failed, those with most failures first."""
+        """Keys whose last reconcile failed, sorted by number of failures in descending order."""
 
     @_builtins.property
     def waiting_keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___WaitingKey]:
-        """Keys that wait for a cache, those that have waited longest first."""
+        """Keys that wait for a cache, oldest first."""
 
     def __init__(
         self,
@@ -422,12 +422,12 @@ class SyncObjectRequest(_message.Message):
     controller: _builtins.str
     """Name or alias of the controller."""
     queue: _builtins.str
-    """Name of the queue; may be empty if the controller has only one."""
+    """Name of the queue; optional if the controller has only one."""
     explain: _builtins.bool
-    """As ExplainObject, which is to be called instead: the next version ignores no request with it, but refuses it."""
+    """Deprecated: call ExplainObject. The next version of this API rejects requests with this field."""
     @_builtins.property
     def object(self) -> _controllers_pb2.ObjectKey:
-        """The object."""
+        """Key of the object."""
 
     def __init__(
         self,
@@ -457,10 +457,10 @@ class ExplainObjectRequest(_message.Message):
     controller: _builtins.str
     """Name or alias of the controller."""
     queue: _builtins.str
-    """Name of the queue; may be empty if the controller has only one."""
+    """Name of the queue; optional if the controller has only one."""
     @_builtins.property
     def object(self) -> _controllers_pb2.ObjectKey:
-        """The object."""
+        """Key of the object."""
 
     def __init__(
         self,
@@ -491,27 +491,27 @@ class ExplainObjectResponse(_message.Message):
     QUEUE_FIELD_NUMBER: _builtins.int
     REASONS_FIELD_NUMBER: _builtins.int
     outcome: Global___SyncOutcome.ValueType
-    """`SYNC_OUTCOME_EXPLAINED`, or why there is nothing to explain."""
+    """`SYNC_OUTCOME_EXPLAINED`, or the reason why no explanation exists."""
     message: _builtins.str
-    """What is waited for, for people."""
+    """Human-readable description of the cache that a reconcile would wait for."""
     queue: _builtins.str
-    """Queue whose reconcile is explained."""
+    """Queue of the explained reconcile."""
     @_builtins.property
     def actions(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Action]:
-        """What would be done, in order."""
+        """Planned steps, in order."""
 
     @_builtins.property
     def requeue_after(self) -> _duration_pb2.Duration:
-        """When the controller would want to look again; absent if it would not."""
+        """Planned time until the next reconcile; absent if none is planned."""
 
     @_builtins.property
     def duration(self) -> _duration_pb2.Duration:
-        """How long it took."""
+        """Duration of the explanation."""
 
     @_builtins.property
     def reasons(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Why the actions are what they are, in sentences for people, the most important one first. Empty of a controller that
-        does not say.
+        """Reasons for the steps as human-readable sentences, the most important one first. Empty if the controller does not
+        support reasons.
         """
 
     def __init__(
@@ -548,29 +548,29 @@ class SyncObjectResponse(_message.Message):
     QUEUE_FIELD_NUMBER: _builtins.int
     REASONS_FIELD_NUMBER: _builtins.int
     outcome: Global___SyncOutcome.ValueType
-    """How it ended."""
+    """Outcome of the reconcile."""
     message: _builtins.str
-    """What went wrong or is waited for, for people."""
+    """Human-readable error, or description of the cache that the reconcile waits for."""
     trace_id: _builtins.str
-    """Trace of it, 32 hexadecimal digits; empty where there is none."""
+    """Trace ID, 32 hexadecimal digits; empty without a trace."""
     queue: _builtins.str
-    """Queue that was used."""
+    """Queue of the reconcile."""
     @_builtins.property
     def actions(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Action]:
-        """What was done, or would be, in order."""
+        """Completed or planned steps, in order."""
 
     @_builtins.property
     def requeue_after(self) -> _duration_pb2.Duration:
-        """When the controller wants to look again; absent if it does not."""
+        """Planned time until the next reconcile; absent if none is planned."""
 
     @_builtins.property
     def duration(self) -> _duration_pb2.Duration:
-        """How long it took."""
+        """Duration of the reconcile."""
 
     @_builtins.property
     def reasons(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Of an explanation: why the actions are what they are, in sentences for people, the most important one first. Empty of
-        a controller that does not say.
+        """With `explain`: reasons for the steps as human-readable sentences, the most important one first. Empty if the
+        controller does not support reasons.
         """
 
     def __init__(

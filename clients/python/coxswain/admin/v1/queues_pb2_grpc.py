@@ -26,9 +26,9 @@ if _version_not_supported:
 
 
 class QueueServiceStub:
-    """Looks into the work queues of running controllers, and reconciles single objects on demand.
+    """Shows the work queues of running controllers, and reconciles single objects on demand.
 
-    Queues exist where their controllers run: on the replica that leads.
+    Only the leader has queues, because only the leader runs controllers.
     """
 
     def __init__(self, channel):
@@ -60,51 +60,52 @@ class QueueServiceStub:
 
 
 class QueueServiceServicer:
-    """Looks into the work queues of running controllers, and reconciles single objects on demand.
+    """Shows the work queues of running controllers, and reconciles single objects on demand.
 
-    Queues exist where their controllers run: on the replica that leads.
+    Only the leader has queues, because only the leader runs controllers.
     """
 
     def ListQueues(self, request, context):
-        """Lists queues by name. Asks for `list` on `queues`.
+        """Lists queues, sorted by name. Requires `list` on `queues`.
 
-        `INVALID_ARGUMENT`: a page size out of range, or a page token that is not from a call with the same filter.
+        `INVALID_ARGUMENT`: the page size is out of range, or the page token is not from a call with the same filter.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetQueue(self, request, context):
-        """Reads one queue with its oldest keys and its failures. Asks for `get` on `queues`, by name.
+        """Returns a queue with its oldest and its failing keys. Requires `get` on `queues`, by name.
 
-        `NOT_FOUND` (`QUEUE_NOT_FOUND`): no running controller has such a queue; the error's metadata `closest` names those
-        that may have been meant. `FAILED_PRECONDITION` (`NOT_LEADER`, with `leader_address` in the metadata): another replica leads, and has
-        the queues.
+        `NOT_FOUND` (`QUEUE_NOT_FOUND`): no running controller has a queue of this name; the error's metadata `closest` lists
+        similar names. `FAILED_PRECONDITION` (`NOT_LEADER`, with `leader_address` in the metadata): another replica leads and
+        has the queues.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SyncObject(self, request, context):
-        """Reconciles an object now, past the queue and never at the same time as a worker, and answers with what came of it.
-        A reconcile that fails is an answer, not an error. Asks for `update` on `queues`, by the queue's name; with `explain`,
-        which is ExplainObject by another name, for `get`.
+        """Reconciles an object immediately and returns the result. The reconcile bypasses the queue, but never runs
+        concurrently with a worker on the same key. A failed reconcile is a response, not an error. Requires `update` on
+        `queues`, by the queue's name; `get` with `explain`.
 
-        `NOT_FOUND`: there is no such controller (`CONTROLLER_NOT_FOUND`) or queue (`QUEUE_NOT_FOUND`). `FAILED_PRECONDITION`:
-        its controller does not run here (`NOT_LEADER`, with `leader_address` in the metadata, or `NOT_RUNNING`).
-        `DEADLINE_EXCEEDED` (`TIMEOUT`): it was not done in time; it goes on nevertheless.
+        `NOT_FOUND`: the controller (`CONTROLLER_NOT_FOUND`) or the queue (`QUEUE_NOT_FOUND`) does not exist.
+        `FAILED_PRECONDITION`: the controller does not run on this replica (`NOT_LEADER`, with `leader_address` in the
+        metadata, or `NOT_RUNNING`). `DEADLINE_EXCEEDED` (`TIMEOUT`): the reconcile did not complete in time and continues.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ExplainObject(self, request, context):
-        """Observes and plans an object as a reconcile would, writes nothing, and answers with what would be done and why. Live
-        reads that this takes are made one explanation after the other, and use up nothing that reconciles have. Asks for
-        `get` on `queues`, by the queue's name.
+        """Plans a reconcile of an object without writing, and returns the planned steps and the reasons. Explanations make
+        their live reads one after another, outside the limits of reconciles. Requires `get` on `queues`, by the queue's
+        name.
 
-        `NOT_FOUND`: there is no such controller (`CONTROLLER_NOT_FOUND`) or queue (`QUEUE_NOT_FOUND`). `FAILED_PRECONDITION`:
-        its controller does not run here (`NOT_LEADER`, with `leader_address` in the metadata, or `NOT_RUNNING`).
+        `NOT_FOUND`: the controller (`CONTROLLER_NOT_FOUND`) or the queue (`QUEUE_NOT_FOUND`) does not exist.
+        `FAILED_PRECONDITION`: the controller does not run on this replica (`NOT_LEADER`, with `leader_address` in the
+        metadata, or `NOT_RUNNING`).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -142,9 +143,9 @@ def add_QueueServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class QueueService:
-    """Looks into the work queues of running controllers, and reconciles single objects on demand.
+    """Shows the work queues of running controllers, and reconciles single objects on demand.
 
-    Queues exist where their controllers run: on the replica that leads.
+    Only the leader has queues, because only the leader runs controllers.
     """
 
     @staticmethod

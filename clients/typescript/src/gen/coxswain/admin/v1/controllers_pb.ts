@@ -21,169 +21,169 @@ export const file_coxswain_admin_v1_controllers: GenFile = /*@__PURE__*/
  */
 export type Controller = Message<"coxswain.admin.v1.Controller"> & {
   /**
-   * Permanent name: `deployment-controller`.
+   * Stable name: `deployment-controller`.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * Other names that flags and requests take.
+   * Other names that flags and requests accept.
    *
    * @generated from field: repeated string aliases = 2;
    */
   aliases: string[];
 
   /**
-   * What it does, in one sentence.
+   * Description in one sentence.
    *
    * @generated from field: string description = 3;
    */
   description: string;
 
   /**
-   * Feature gates, all of which must be on for it to run.
+   * Feature gates that must all be on.
    *
    * @generated from field: repeated coxswain.admin.v1.FeatureGate required_feature_gates = 4;
    */
   requiredFeatureGates: FeatureGate[];
 
   /**
-   * Whether it runs when neither flags nor overrides name it.
+   * True if the controller runs by default, without flags and overrides.
    *
    * @generated from field: bool enabled_by_default = 5;
    */
   enabledByDefault: boolean;
 
   /**
-   * Whether it is left to a cloud controller manager when the cloud provider is external.
+   * True if a cloud controller manager runs the controller when the cloud provider is external.
    *
    * @generated from field: bool cloud_provider = 6;
    */
   cloudProvider: boolean;
 
   /**
-   * Whether it is started by rules of its own: the one that makes service-account tokens, before all others.
+   * True for the service-account token controller, which starts before all others.
    *
    * @generated from field: bool special_handling = 7;
    */
   specialHandling: boolean;
 
   /**
-   * Whether it is wanted, and who says so.
+   * Desired state and its source.
    *
    * @generated from field: coxswain.admin.v1.DesiredState desired = 8;
    */
   desired?: DesiredState | undefined;
 
   /**
-   * What it is doing on the replica that answers.
+   * Phase on the responding replica.
    *
    * @generated from field: coxswain.admin.v1.Phase phase = 9;
    */
   phase: Phase;
 
   /**
-   * Why it is skipped or failed, for people.
+   * Human-readable reason for `PHASE_SKIPPED` or `PHASE_FAILED`.
    *
    * @generated from field: string phase_reason = 10;
    */
   phaseReason: string;
 
   /**
-   * Since when it is in this phase.
+   * Start time of this phase.
    *
    * @generated from field: google.protobuf.Timestamp phase_time = 11;
    */
   phaseTime?: Timestamp | undefined;
 
   /**
-   * Whether it is well.
+   * Health of the controller.
    *
    * @generated from field: coxswain.admin.v1.Health health = 12;
    */
   health: Health;
 
   /**
-   * What is wrong, where it is unhealthy.
+   * Problem of an unhealthy controller.
    *
    * @generated from field: string health_message = 13;
    */
   healthMessage: string;
 
   /**
-   * Service account whose credentials it uses, `namespace/name`; empty where it uses the manager's own.
+   * ServiceAccount whose credentials the controller uses, `namespace/name`; empty for the manager's own credentials.
    *
    * @generated from field: string service_account = 14;
    */
   serviceAccount: string;
 
   /**
-   * What it watches, while it runs.
+   * Resources that the running controller watches.
    *
    * @generated from field: repeated coxswain.admin.v1.WatchedResource watched_resources = 15;
    */
   watchedResources: WatchedResource[];
 
   /**
-   * Keys that it takes at the same time, over all its queues.
+   * Number of workers of all its queues.
    *
    * @generated from field: int32 workers = 16;
    */
   workers: number;
 
   /**
-   * Keys that wait, over all its queues.
+   * Waiting keys in all its queues.
    *
    * @generated from field: int64 queue_depth = 17;
    */
   queueDepth: bigint;
 
   /**
-   * For how long the oldest of them has waited; absent when none waits.
+   * Age of the oldest waiting key; absent if no key waits.
    *
    * @generated from field: google.protobuf.Duration oldest_queued_age = 18;
    */
   oldestQueuedAge?: Duration | undefined;
 
   /**
-   * Reconciles since it started last, failed ones included.
+   * Reconciles since the last start, including failed ones.
    *
    * @generated from field: int64 syncs = 19;
    */
   syncs: bigint;
 
   /**
-   * Reconciles that failed since it started last.
+   * Failed reconciles since the last start.
    *
    * @generated from field: int64 errors = 20;
    */
   errors: bigint;
 
   /**
-   * The last reconcile that failed; absent when none did.
+   * Last failed reconcile; absent if no reconcile failed.
    *
    * @generated from field: coxswain.admin.v1.ReconcileError last_error = 21;
    */
   lastError?: ReconcileError | undefined;
 
   /**
-   * How often it was started anew after a failure, since this process started.
+   * Restarts after a failure since this process started.
    *
    * @generated from field: int32 restarts = 22;
    */
   restarts: number;
 
   /**
-   * Opaque version of the desired state, for `expected_version`. Changes with every override that is set or ended by
-   * a request, and not with anything else.
+   * Opaque version of the desired state, for `expected_version`. It changes only when a request sets or removes an
+   * override.
    *
    * @generated from field: string version = 23;
    */
   version: string;
 
   /**
-   * Whether the cluster depends on it: disabling it for more than an hour takes `force`.
+   * True if the cluster depends on the controller: disabling it for more than 1 hour requires `force`.
    *
    * @generated from field: bool critical = 24;
    */
@@ -211,7 +211,7 @@ export type FeatureGate = Message<"coxswain.admin.v1.FeatureGate"> & {
   name: string;
 
   /**
-   * Whether it is on.
+   * True if the gate is on.
    *
    * @generated from field: bool enabled = 2;
    */
@@ -226,49 +226,49 @@ export const FeatureGateSchema: GenMessage<FeatureGate> = /*@__PURE__*/
   messageDesc(file_coxswain_admin_v1_controllers, 1);
 
 /**
- * Whether a controller is wanted, and who says so.
+ * Desired state of a controller and its source.
  *
  * @generated from message coxswain.admin.v1.DesiredState
  */
 export type DesiredState = Message<"coxswain.admin.v1.DesiredState"> & {
   /**
-   * Whether it is wanted.
+   * True if the controller is enabled.
    *
    * @generated from field: bool enabled = 1;
    */
   enabled: boolean;
 
   /**
-   * Who says so.
+   * Source of the desired state.
    *
    * @generated from field: coxswain.admin.v1.DesiredSource source = 2;
    */
   source: DesiredSource;
 
   /**
-   * The override in force; absent unless `source` is `DESIRED_SOURCE_OVERRIDE`.
+   * Active override; absent unless `source` is `DESIRED_SOURCE_OVERRIDE`.
    *
    * @generated from field: coxswain.admin.v1.Override override = 3;
    */
   override?: Override | undefined;
 
   /**
-   * What the flags and defaults of this replica say, which is what holds once the override ends.
+   * Desired state from this replica's flags and defaults, which applies after the override ends.
    *
    * @generated from field: bool enabled_without_override = 4;
    */
   enabledWithoutOverride: boolean;
 
   /**
-   * Why this controller's entry among the overrides can't be read: it has no effect until a request replaces it.
+   * Parse error of this controller's override, which has no effect until a request replaces it.
    *
    * @generated from field: string invalid_override = 5;
    */
   invalidOverride: string;
 
   /**
-   * Why an override that can be read has no effect: the flags of this replica leave the controller out, and the order
-   * to run it was given without `force` or `--admin-overrides` does not admit it.
+   * Reason why a valid override has no effect: the flags of this replica do not select the controller, and the override
+   * was set without `force` or `--admin-overrides` does not allow it.
    *
    * @generated from field: string ineffective_override = 6;
    */
@@ -283,49 +283,49 @@ export const DesiredStateSchema: GenMessage<DesiredState> = /*@__PURE__*/
   messageDesc(file_coxswain_admin_v1_controllers, 2);
 
 /**
- * An order that outranks the flags.
+ * An override, which takes precedence over the flags.
  *
  * @generated from message coxswain.admin.v1.Override
  */
 export type Override = Message<"coxswain.admin.v1.Override"> & {
   /**
-   * Whether the controller is to run.
+   * True if the override enables the controller, false if it disables it.
    *
    * @generated from field: bool enabled = 1;
    */
   enabled: boolean;
 
   /**
-   * The user who gave it, as the cluster authenticated them.
+   * Authenticated user who set the override.
    *
    * @generated from field: string user = 2;
    */
   user: string;
 
   /**
-   * When it was given.
+   * Time at which the user set the override.
    *
    * @generated from field: google.protobuf.Timestamp create_time = 3;
    */
   createTime?: Timestamp | undefined;
 
   /**
-   * Why it was given.
+   * Reason that the user recorded.
    *
    * @generated from field: string reason = 4;
    */
   reason: string;
 
   /**
-   * When it ends by itself; absent if it does not.
+   * Expiry; absent if the override does not expire.
    *
    * @generated from field: google.protobuf.Timestamp expire_time = 5;
    */
   expireTime?: Timestamp | undefined;
 
   /**
-   * Whether the order was given with `force`. An order to run a controller without it never outranks flags that leave
-   * the controller out.
+   * True if the request set `force`. Without `force`, an override does not enable a controller that the flags do not
+   * select.
    *
    * @generated from field: bool force = 6;
    */
@@ -346,28 +346,28 @@ export const OverrideSchema: GenMessage<Override> = /*@__PURE__*/
  */
 export type WatchedResource = Message<"coxswain.admin.v1.WatchedResource"> & {
   /**
-   * Resource and group as kubectl writes them: `replicasets.apps`.
+   * Resource and group as in kubectl: `replicasets.apps`.
    *
    * @generated from field: string resource = 1;
    */
   resource: string;
 
   /**
-   * Restricts the watch; empty for all objects.
+   * Field selector of the watch; empty for all objects.
    *
    * @generated from field: string field_selector = 2;
    */
   fieldSelector: string;
 
   /**
-   * Objects in the cache. The cache is shared by all controllers that watch the same.
+   * Objects in the cache, which all controllers with the same watch share.
    *
    * @generated from field: int64 cached_objects = 3;
    */
   cachedObjects: bigint;
 
   /**
-   * Whether the cache has been filled.
+   * True if the cache is filled.
    *
    * @generated from field: bool synced = 4;
    */
@@ -382,27 +382,27 @@ export const WatchedResourceSchema: GenMessage<WatchedResource> = /*@__PURE__*/
   messageDesc(file_coxswain_admin_v1_controllers, 4);
 
 /**
- * A reconcile that failed.
+ * A failed reconcile.
  *
  * @generated from message coxswain.admin.v1.ReconcileError
  */
 export type ReconcileError = Message<"coxswain.admin.v1.ReconcileError"> & {
   /**
-   * The object.
+   * Key of the object.
    *
    * @generated from field: coxswain.admin.v1.ObjectKey object = 1;
    */
   object?: ObjectKey | undefined;
 
   /**
-   * What went wrong.
+   * Error message.
    *
    * @generated from field: string message = 2;
    */
   message: string;
 
   /**
-   * When.
+   * Time of the failure.
    *
    * @generated from field: google.protobuf.Timestamp time = 3;
    */
@@ -417,7 +417,7 @@ export const ReconcileErrorSchema: GenMessage<ReconcileError> = /*@__PURE__*/
   messageDesc(file_coxswain_admin_v1_controllers, 5);
 
 /**
- * Namespace and name of an object whose resource is clear from where this stands.
+ * Namespace and name of an object. The context determines the resource.
  *
  * @generated from message coxswain.admin.v1.ObjectKey
  */
@@ -445,13 +445,13 @@ export const ObjectKeySchema: GenMessage<ObjectKey> = /*@__PURE__*/
   messageDesc(file_coxswain_admin_v1_controllers, 6);
 
 /**
- * Restricts controllers. Every condition that is set must hold; a list holds if one of its values does.
+ * Filter for controllers. A controller must match every set field; it matches a list if it matches one of the values.
  *
  * @generated from message coxswain.admin.v1.ControllerFilter
  */
 export type ControllerFilter = Message<"coxswain.admin.v1.ControllerFilter"> & {
   /**
-   * Names or aliases. An unknown one matches nothing.
+   * Names or aliases. An unknown name matches nothing.
    *
    * @generated from field: repeated string names = 1;
    */
@@ -465,7 +465,7 @@ export type ControllerFilter = Message<"coxswain.admin.v1.ControllerFilter"> & {
   phases: Phase[];
 
   /**
-   * Who says whether it is wanted.
+   * Sources of the desired state.
    *
    * @generated from field: repeated coxswain.admin.v1.DesiredSource desired_sources = 3;
    */
@@ -479,7 +479,7 @@ export type ControllerFilter = Message<"coxswain.admin.v1.ControllerFilter"> & {
   healths: Health[];
 
   /**
-   * Whether it is wanted.
+   * Desired state.
    *
    * @generated from field: optional bool desired_enabled = 5;
    */
@@ -494,20 +494,20 @@ export const ControllerFilterSchema: GenMessage<ControllerFilter> = /*@__PURE__*
   messageDesc(file_coxswain_admin_v1_controllers, 7);
 
 /**
- * An entry among the overrides that has no effect because it can't be read or names no controller.
+ * An override without effect, because its value is invalid or its name is not a controller's.
  *
  * @generated from message coxswain.admin.v1.InvalidOverride
  */
 export type InvalidOverride = Message<"coxswain.admin.v1.InvalidOverride"> & {
   /**
-   * Where it is: the annotation's key.
+   * Key of the annotation that contains the override.
    *
    * @generated from field: string key = 1;
    */
   key: string;
 
   /**
-   * What is wrong with it.
+   * Description of the problem.
    *
    * @generated from field: string message = 2;
    */
@@ -528,21 +528,21 @@ export const InvalidOverrideSchema: GenMessage<InvalidOverride> = /*@__PURE__*/
  */
 export type ListControllersRequest = Message<"coxswain.admin.v1.ListControllersRequest"> & {
   /**
-   * Which controllers; all of them if absent.
+   * Filter; absent for all controllers.
    *
    * @generated from field: coxswain.admin.v1.ControllerFilter filter = 1;
    */
   filter?: ControllerFilter | undefined;
 
   /**
-   * At most this many; 0 for the server's choice, and no more than 1000.
+   * Maximum number of controllers in the response, at most 1000; 0 for the server's default.
    *
    * @generated from field: int32 page_size = 2;
    */
   pageSize: number;
 
   /**
-   * `next_page_token` of the page before; empty for the first page.
+   * `next_page_token` of the previous page; empty for the first page.
    *
    * @generated from field: string page_token = 3;
    */
@@ -563,36 +563,36 @@ export const ListControllersRequestSchema: GenMessage<ListControllersRequest> = 
  */
 export type ListControllersResponse = Message<"coxswain.admin.v1.ListControllersResponse"> & {
   /**
-   * A page of controllers, by name.
+   * A page of controllers, sorted by name.
    *
    * @generated from field: repeated coxswain.admin.v1.Controller controllers = 1;
    */
   controllers: Controller[];
 
   /**
-   * For the next page; empty on the last one.
+   * Token for the next page; empty on the last page.
    *
    * @generated from field: string next_page_token = 2;
    */
   nextPageToken: string;
 
   /**
-   * Number of controllers that match, over all pages.
+   * Number of matching controllers on all pages.
    *
    * @generated from field: int32 total_size = 3;
    */
   totalSize: number;
 
   /**
-   * Overrides that have no effect, whatever the filter.
+   * Overrides without effect, regardless of the filter.
    *
    * @generated from field: repeated coxswain.admin.v1.InvalidOverride invalid_overrides = 4;
    */
   invalidOverrides: InvalidOverride[];
 
   /**
-   * Whether `--controllers` or `--admin-overrides` of the replica that answers is known to differ from the leader's. The flags of the leader
-   * decide: ask the leader.
+   * True if `--controllers` or `--admin-overrides` of the responding replica is known to differ from the leader's. The
+   * leader's flags apply: call the leader.
    *
    * @generated from field: bool flags_differ = 5;
    */
@@ -641,8 +641,8 @@ export type GetControllerResponse = Message<"coxswain.admin.v1.GetControllerResp
   controller?: Controller | undefined;
 
   /**
-   * Whether `--controllers` or `--admin-overrides` of the replica that answers is known to differ from the leader's. The flags of the leader
-   * decide: ask the leader.
+   * True if `--controllers` or `--admin-overrides` of the responding replica is known to differ from the leader's. The
+   * leader's flags apply: call the leader.
    *
    * @generated from field: bool flags_differ = 2;
    */
@@ -663,51 +663,51 @@ export const GetControllerResponseSchema: GenMessage<GetControllerResponse> = /*
  */
 export type EnableControllerRequest = Message<"coxswain.admin.v1.EnableControllerRequest"> & {
   /**
-   * Name or alias; or `*`: all controllers that an override disables, whose overrides end in one write.
+   * Name or alias; `*` means all controllers that an override disables, and removes their overrides in one write.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * Why, for those who find it enabled. At most 1024 bytes.
+   * Reason to record with the override, at most 1024 bytes.
    *
    * @generated from field: string reason = 2;
    */
   reason: string;
 
   /**
-   * The override ends by itself after this long: between a second and 366 days. If absent, it lasts until another
-   * request replaces or clears it. Not with `*`.
+   * Lifetime of the override, from 1 second to 366 days. Without a lifetime, the override stays until another request
+   * replaces or clears it. Must be absent for `*`.
    *
    * @generated from field: google.protobuf.Duration duration = 3;
    */
   duration?: Duration | undefined;
 
   /**
-   * Only if the controller is at this version. Not with `*`.
+   * Required version of the controller. Must be absent for `*`.
    *
    * @generated from field: optional string expected_version = 4;
    */
   expectedVersion?: string | undefined;
 
   /**
-   * Answer only once the controller runs. Only the replica that leads can wait.
+   * Respond when the controller runs. Only the leader can wait.
    *
    * @generated from field: bool wait = 5;
    */
   wait: boolean;
 
   /**
-   * Check everything and change nothing; the answer shows what would be.
+   * Check the request without changing anything. The response shows the state that the request would create.
    *
    * @generated from field: bool dry_run = 6;
    */
   dryRun: boolean;
 
   /**
-   * Run it even if `--controllers` does not select it, although another manager may run it too, and even if the flags of
-   * this replica differ from the leader's. Such an override outranks the flags.
+   * Enable the controller even if `--controllers` does not select it, although another manager may run it too, and even
+   * if the flags of this replica differ from the leader's. Such an override takes precedence over the flags.
    *
    * @generated from field: bool force = 7;
    */
@@ -728,14 +728,14 @@ export const EnableControllerRequestSchema: GenMessage<EnableControllerRequest> 
  */
 export type EnableControllerResponse = Message<"coxswain.admin.v1.EnableControllerResponse"> & {
   /**
-   * The controllers concerned: one, unless the name was `*`.
+   * Affected controllers: one, unless the name was `*`.
    *
    * @generated from field: repeated coxswain.admin.v1.Controller controllers = 1;
    */
   controllers: Controller[];
 
   /**
-   * Whether anything was changed, or would have been.
+   * True if the request changed anything or, with `dry_run`, would change anything.
    *
    * @generated from field: bool changed = 2;
    */
@@ -756,51 +756,50 @@ export const EnableControllerResponseSchema: GenMessage<EnableControllerResponse
  */
 export type DisableControllerRequest = Message<"coxswain.admin.v1.DisableControllerRequest"> & {
   /**
-   * Name or alias; or `*`: all controllers, whatever the flags of the replica are, in one write, which takes
-   * `force`.
+   * Name or alias; `*` means all controllers, regardless of the replica's flags, in one write, and requires `force`.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * Why, for those who find it disabled. At most 1024 bytes.
+   * Reason to record with the override, at most 1024 bytes.
    *
    * @generated from field: string reason = 2;
    */
   reason: string;
 
   /**
-   * The override ends by itself after this long: between a second and 366 days. If absent, it lasts until another
-   * request replaces or clears it.
+   * Lifetime of the override, from 1 second to 366 days. Without a lifetime, the override stays until another request
+   * replaces or clears it.
    *
    * @generated from field: google.protobuf.Duration duration = 3;
    */
   duration?: Duration | undefined;
 
   /**
-   * Only if the controller is at this version. Not with `*`.
+   * Required version of the controller. Must be absent for `*`.
    *
    * @generated from field: optional string expected_version = 4;
    */
   expectedVersion?: string | undefined;
 
   /**
-   * Answer only once the controller has stopped. Only the replica that leads can wait.
+   * Respond when the controller has stopped. Only the leader can wait.
    *
    * @generated from field: bool wait = 5;
    */
   wait: boolean;
 
   /**
-   * Check everything and change nothing; the answer shows what would be.
+   * Check the request without changing anything. The response shows the state that the request would create.
    *
    * @generated from field: bool dry_run = 6;
    */
   dryRun: boolean;
 
   /**
-   * Stop `*`, or a critical controller for more than an hour.
+   * Required for `*`, and for a critical controller without a lifetime of at most 1 hour.
    *
    * @generated from field: bool force = 7;
    */
@@ -821,14 +820,14 @@ export const DisableControllerRequestSchema: GenMessage<DisableControllerRequest
  */
 export type DisableControllerResponse = Message<"coxswain.admin.v1.DisableControllerResponse"> & {
   /**
-   * The controllers concerned: one, unless the name was `*`.
+   * Affected controllers: one, unless the name was `*`.
    *
    * @generated from field: repeated coxswain.admin.v1.Controller controllers = 1;
    */
   controllers: Controller[];
 
   /**
-   * Whether anything was changed, or would have been.
+   * True if the request changed anything or, with `dry_run`, would change anything.
    *
    * @generated from field: bool changed = 2;
    */
@@ -849,42 +848,42 @@ export const DisableControllerResponseSchema: GenMessage<DisableControllerRespon
  */
 export type ClearOverridesRequest = Message<"coxswain.admin.v1.ClearOverridesRequest"> & {
   /**
-   * Name or alias; or `*`: all controllers that have an override, in one write.
+   * Name or alias; `*` means all controllers with an override, in one write.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * Why, for the audit log and the Event. At most 1024 bytes.
+   * Reason for the audit log and the Event, at most 1024 bytes.
    *
    * @generated from field: string reason = 2;
    */
   reason: string;
 
   /**
-   * Only if the controller is at this version. Not with `*`.
+   * Required version of the controller. Must be absent for `*`.
    *
    * @generated from field: optional string expected_version = 3;
    */
   expectedVersion?: string | undefined;
 
   /**
-   * Answer only once the controllers run or have stopped, as the flags say. Only the replica that leads can wait.
+   * Respond when the controllers run or have stopped, as selected by the flags. Only the leader can wait.
    *
    * @generated from field: bool wait = 4;
    */
   wait: boolean;
 
   /**
-   * Check everything and change nothing; the answer shows what would be.
+   * Check the request without changing anything. The response shows the state that the request would create.
    *
    * @generated from field: bool dry_run = 5;
    */
   dryRun: boolean;
 
   /**
-   * Do it even if the flags of this replica differ from the leader's.
+   * Remove the overrides even if the flags of this replica differ from the leader's.
    *
    * @generated from field: bool force = 6;
    */
@@ -905,14 +904,14 @@ export const ClearOverridesRequestSchema: GenMessage<ClearOverridesRequest> = /*
  */
 export type ClearOverridesResponse = Message<"coxswain.admin.v1.ClearOverridesResponse"> & {
   /**
-   * The controllers concerned: one, unless the name was `*`.
+   * Affected controllers: one, unless the name was `*`.
    *
    * @generated from field: repeated coxswain.admin.v1.Controller controllers = 1;
    */
   controllers: Controller[];
 
   /**
-   * Whether anything was changed, or would have been.
+   * True if the request changed anything or, with `dry_run`, would change anything.
    *
    * @generated from field: bool changed = 2;
    */
@@ -933,15 +932,15 @@ export const ClearOverridesResponseSchema: GenMessage<ClearOverridesResponse> = 
  */
 export type WatchControllersRequest = Message<"coxswain.admin.v1.WatchControllersRequest"> & {
   /**
-   * Which controllers; all of them if absent.
+   * Filter; absent for all controllers.
    *
    * @generated from field: coxswain.admin.v1.ControllerFilter filter = 1;
    */
   filter?: ControllerFilter | undefined;
 
   /**
-   * If set, controllers of which only counts have changed (queue depth, cache sizes, syncs and the like) are sent
-   * as well, at most once in this long: at least a second. It is rounded up to the seconds that all streams of a replica share.
+   * Minimum interval between messages for controllers whose counters changed (queue depth, cache sizes, syncs and
+   * others), at least 1 second, rounded up to full seconds. Absent: changes of counters alone are not sent.
    *
    * @generated from field: google.protobuf.Duration counts_interval = 2;
    */
@@ -962,13 +961,13 @@ export const WatchControllersRequestSchema: GenMessage<WatchControllersRequest> 
  */
 export type WatchControllersResponse = Message<"coxswain.admin.v1.WatchControllersResponse"> & {
   /**
-   * What has happened.
+   * The update.
    *
    * @generated from oneof coxswain.admin.v1.WatchControllersResponse.update
    */
   update: {
     /**
-     * All controllers that match: the first message, and no other.
+     * All matching controllers. Only the first message of the stream is a snapshot.
      *
      * @generated from field: coxswain.admin.v1.ControllerSnapshot snapshot = 1;
      */
@@ -976,7 +975,7 @@ export type WatchControllersResponse = Message<"coxswain.admin.v1.WatchControlle
     case: "snapshot";
   } | {
     /**
-     * A controller that matches and that has changed, or has come to match.
+     * A matching controller that changed, or that matches since its last change.
      *
      * @generated from field: coxswain.admin.v1.Controller changed = 2;
      */
@@ -984,7 +983,7 @@ export type WatchControllersResponse = Message<"coxswain.admin.v1.WatchControlle
     case: "changed";
   } | {
     /**
-     * Name of a controller that does not match any more.
+     * Name of a controller that no longer matches.
      *
      * @generated from field: string unmatched = 3;
      */
@@ -992,7 +991,7 @@ export type WatchControllersResponse = Message<"coxswain.admin.v1.WatchControlle
     case: "unmatched";
   } | {
     /**
-     * The overrides that have no effect, all of them, whenever they are others than those told last.
+     * All overrides without effect, sent when they change.
      *
      * @generated from field: coxswain.admin.v1.InvalidOverrides invalid_overrides = 4;
      */
@@ -1009,13 +1008,13 @@ export const WatchControllersResponseSchema: GenMessage<WatchControllersResponse
   messageDesc(file_coxswain_admin_v1_controllers, 20);
 
 /**
- * All overrides that have no effect, whatever the filter.
+ * All overrides without effect, regardless of the filter.
  *
  * @generated from message coxswain.admin.v1.InvalidOverrides
  */
 export type InvalidOverrides = Message<"coxswain.admin.v1.InvalidOverrides"> & {
   /**
-   * The overrides, by key; none when the last one is gone.
+   * Overrides, sorted by key; empty after the last one is removed.
    *
    * @generated from field: repeated coxswain.admin.v1.InvalidOverride overrides = 1;
    */
@@ -1030,20 +1029,20 @@ export const InvalidOverridesSchema: GenMessage<InvalidOverrides> = /*@__PURE__*
   messageDesc(file_coxswain_admin_v1_controllers, 21);
 
 /**
- * All controllers that match a filter.
+ * All controllers that match the filter.
  *
  * @generated from message coxswain.admin.v1.ControllerSnapshot
  */
 export type ControllerSnapshot = Message<"coxswain.admin.v1.ControllerSnapshot"> & {
   /**
-   * The controllers, by name.
+   * Controllers, sorted by name.
    *
    * @generated from field: repeated coxswain.admin.v1.Controller controllers = 1;
    */
   controllers: Controller[];
 
   /**
-   * Overrides that have no effect, whatever the filter.
+   * Overrides without effect, regardless of the filter.
    *
    * @generated from field: repeated coxswain.admin.v1.InvalidOverride invalid_overrides = 2;
    */
@@ -1058,27 +1057,27 @@ export const ControllerSnapshotSchema: GenMessage<ControllerSnapshot> = /*@__PUR
   messageDesc(file_coxswain_admin_v1_controllers, 22);
 
 /**
- * Who says whether a controller is wanted.
+ * Source of a controller's desired state.
  *
  * @generated from enum coxswain.admin.v1.DesiredSource
  */
 export enum DesiredSource {
   /**
-   * Not known.
+   * Unknown.
    *
    * @generated from enum value: DESIRED_SOURCE_UNSPECIFIED = 0;
    */
   UNSPECIFIED = 0,
 
   /**
-   * Neither a flag nor an override names it.
+   * The default: neither a flag nor an override names the controller.
    *
    * @generated from enum value: DESIRED_SOURCE_DEFAULT = 1;
    */
   DEFAULT = 1,
 
   /**
-   * The flag `--controllers` names it.
+   * The flag `--controllers`.
    *
    * @generated from enum value: DESIRED_SOURCE_FLAG = 2;
    */
@@ -1099,69 +1098,69 @@ export const DesiredSourceSchema: GenEnum<DesiredSource> = /*@__PURE__*/
   enumDesc(file_coxswain_admin_v1_controllers, 0);
 
 /**
- * What a controller is doing.
+ * Phase of a controller.
  *
  * @generated from enum coxswain.admin.v1.Phase
  */
 export enum Phase {
   /**
-   * Not known.
+   * Unknown.
    *
    * @generated from enum value: PHASE_UNSPECIFIED = 0;
    */
   UNSPECIFIED = 0,
 
   /**
-   * It reconciles.
+   * Reconciling.
    *
    * @generated from enum value: PHASE_RUNNING = 1;
    */
   RUNNING = 1,
 
   /**
-   * Its caches are being filled.
+   * Filling its caches.
    *
    * @generated from enum value: PHASE_STARTING = 2;
    */
   STARTING = 2,
 
   /**
-   * It lets its reconciles in flight end.
+   * Completing its reconciles in progress.
    *
    * @generated from enum value: PHASE_STOPPING = 3;
    */
   STOPPING = 3,
 
   /**
-   * It is wanted, and another replica leads.
+   * Enabled, but another replica leads.
    *
    * @generated from enum value: PHASE_STANDBY = 4;
    */
   STANDBY = 4,
 
   /**
-   * It is not wanted.
+   * Disabled.
    *
    * @generated from enum value: PHASE_DISABLED = 5;
    */
   DISABLED = 5,
 
   /**
-   * It is wanted, and a feature gate, the cloud provider or another setting stands against it.
+   * Enabled, but excluded by a feature gate, the cloud provider or another setting.
    *
    * @generated from enum value: PHASE_SKIPPED = 6;
    */
   SKIPPED = 6,
 
   /**
-   * It failed, and will be started again.
+   * Failed; the manager restarts the controller.
    *
    * @generated from enum value: PHASE_FAILED = 7;
    */
   FAILED = 7,
 
   /**
-   * This version has no such controller yet.
+   * Not implemented in this version.
    *
    * @generated from enum value: PHASE_NOT_IMPLEMENTED = 8;
    */
@@ -1175,34 +1174,34 @@ export const PhaseSchema: GenEnum<Phase> = /*@__PURE__*/
   enumDesc(file_coxswain_admin_v1_controllers, 1);
 
 /**
- * Whether a controller is well.
+ * Health of a controller.
  *
  * @generated from enum coxswain.admin.v1.Health
  */
 export enum Health {
   /**
-   * Not known.
+   * Unknown.
    *
    * @generated from enum value: HEALTH_UNSPECIFIED = 0;
    */
   UNSPECIFIED = 0,
 
   /**
-   * It runs, and all is well.
+   * Running without problems.
    *
    * @generated from enum value: HEALTH_HEALTHY = 1;
    */
   HEALTHY = 1,
 
   /**
-   * It should run, and does not or does badly.
+   * Enabled, but not running or running with problems.
    *
    * @generated from enum value: HEALTH_UNHEALTHY = 2;
    */
   UNHEALTHY = 2,
 
   /**
-   * It does not run here, and should not.
+   * Not running on this replica, as desired.
    *
    * @generated from enum value: HEALTH_INACTIVE = 3;
    */
@@ -1218,19 +1217,20 @@ export const HealthSchema: GenEnum<Health> = /*@__PURE__*/
 /**
  * Lists, watches, enables and disables the controllers of the manager.
  *
- * Whether a controller is wanted is decided by the flags of the replica that leads, and by overrides, which this
- * service writes. Overrides are kept in the cluster: any replica takes them, the one that leads acts on them, and they
- * outlive restarts and failovers. An override holds the order that was given, whatever the flags of the replica that
- * takes it. A replica whose flags for controllers differ from the leader's takes with `force` only what depends on flags. The answers show controllers as the answering replica sees them: on a replica that
- * does not lead, those that are wanted are in `PHASE_STANDBY`.
+ * The leader's flags and the overrides determine the desired state of a controller. This service writes the overrides.
+ * They are stored in the cluster: any replica accepts them, the leader applies them, and they survive restarts and
+ * failovers. An override stores the request as it was made, independent of the flags of the replica that accepted it. A
+ * replica whose controller flags differ from the leader's requires `force` for requests that depend on flags. Responses
+ * show the controllers of the responding replica: enabled controllers are in `PHASE_STANDBY` on a replica that does not
+ * lead.
  *
  * @generated from service coxswain.admin.v1.ControllerService
  */
 export const ControllerService: GenService<{
   /**
-   * Lists controllers by name. Asks for `list` on `controllers`.
+   * Lists controllers, sorted by name. Requires `list` on `controllers`.
    *
-   * `INVALID_ARGUMENT`: a page size out of range, or a page token that is not from a call with the same filter.
+   * `INVALID_ARGUMENT`: the page size is out of range, or the page token is not from a call with the same filter.
    *
    * @generated from rpc coxswain.admin.v1.ControllerService.ListControllers
    */
@@ -1240,10 +1240,10 @@ export const ControllerService: GenService<{
     output: typeof ListControllersResponseSchema;
   },
   /**
-   * Reads one controller. Asks for `get` on `controllers`, by name.
+   * Returns a controller. Requires `get` on `controllers`, by name.
    *
-   * `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller; the error's metadata `closest` names those that
-   * may have been meant.
+   * `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): the controller does not exist; the error's metadata `closest` lists similar
+   * names.
    *
    * @generated from rpc coxswain.admin.v1.ControllerService.GetController
    */
@@ -1253,21 +1253,32 @@ export const ControllerService: GenService<{
     output: typeof GetControllerResponseSchema;
   },
   /**
-   * Orders the manager to run a controller. Idempotent. Asks for `update` on `controllers`, by name. `*` ends the
-   * overrides that disable, and nothing else: it undoes `DisableController` of `*`, and the flags hold again.
+   * Enables a controller by an override. Idempotent. Requires `update` on `controllers`, by name. `*` only removes the
+   * overrides that disable controllers: it undoes `DisableController` of `*`, and the flags apply again.
    *
-   * `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
-   * (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
-   * was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
-   * metadata; the order is in force). `FAILED_PRECONDITION`: `--controllers` does not select it, and the
-   * request does not set `force` (`FORCE_REQUIRED`); the flags of this replica differ from the leader's, and the request
-   * does not set `force` (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has changed); a feature gate
-   * (`FEATURE_GATE`), the cloud provider (`CLOUD_PROVIDER`), another setting such as `--admin-overrides` (`SETTING`) or its
-   * absence from this version (`NOT_IMPLEMENTED`) stands against it; or, with `wait`, this replica does not lead
-   * (`NOT_LEADER`, with `leader_address` in the metadata; nothing has changed) or the controller failed to start
-   * (`CONTROLLER_FAILED`). `UNAVAILABLE` (`API_SERVER`): the API server did not take the override; nothing has changed.
-   * `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the override may be in force. `DEADLINE_EXCEEDED`
-   * (`TIMEOUT`): with `wait`, it does not run yet; the override is in force.
+   * `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): the controller does not exist.
+   *
+   * `ABORTED`:
+   *
+   *   - the controller is not at the expected version (`VERSION_MISMATCH`);
+   *   - too many concurrent writes (`CONTENTION`; nothing changed);
+   *   - with `wait`, another request replaced the override (`SUPERSEDED`), or this replica no longer leads
+   *     (`LEADERSHIP_LOST`, with `written` in the metadata; the override is active).
+   *
+   * `FAILED_PRECONDITION`:
+   *
+   *   - `--controllers` does not select the controller, and the request does not set `force` (`FORCE_REQUIRED`);
+   *   - the flags of this replica differ from the leader's, and the request does not set `force` (`FLAGS_DIFFER`, with
+   *     `leader_address` in the metadata; nothing changed);
+   *   - the controller cannot run: a feature gate is off (`FEATURE_GATE`), the cloud provider excludes it
+   *     (`CLOUD_PROVIDER`), another setting such as `--admin-overrides` excludes it (`SETTING`), or this version does not
+   *     implement it (`NOT_IMPLEMENTED`);
+   *   - with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata; nothing changed), or
+   *     the controller failed to start (`CONTROLLER_FAILED`).
+   *
+   * `UNAVAILABLE` (`API_SERVER`): the API server did not store the override; nothing changed. `UNKNOWN`
+   * (`OUTCOME_UNKNOWN`): the API server's response was lost, and the override may be active. `DEADLINE_EXCEEDED`
+   * (`TIMEOUT`): with `wait`, the controller does not run yet; the override is active.
    *
    * @generated from rpc coxswain.admin.v1.ControllerService.EnableController
    */
@@ -1277,18 +1288,27 @@ export const ControllerService: GenService<{
     output: typeof EnableControllerResponseSchema;
   },
   /**
-   * Orders the manager to stop a controller and to keep it stopped. Idempotent. Reconciles in flight end first; what it
-   * watched is released unless another controller needs it. Asks for `update` on `controllers`, by name.
+   * Disables a controller by an override. Idempotent. Reconciles in progress complete first, and unshared watches end.
+   * Requires `update` on `controllers`, by name.
    *
-   * `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
-   * (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
-   * was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
-   * metadata; the order is in force). `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); or, with `wait`, this
-   * replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata; nothing has changed) or its settings skip
-   * the controller (`SETTING`). `UNAVAILABLE` (`API_SERVER`): the
-   * API server did not take the override; nothing has changed. `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was
-   * lost, and the override may be in force. `DEADLINE_EXCEEDED` (`TIMEOUT`): with `wait`, it has not stopped yet; the
-   * override is in force.
+   * `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): the controller does not exist.
+   *
+   * `ABORTED`:
+   *
+   *   - the controller is not at the expected version (`VERSION_MISMATCH`);
+   *   - too many concurrent writes (`CONTENTION`; nothing changed);
+   *   - with `wait`, another request replaced the override (`SUPERSEDED`), or this replica no longer leads
+   *     (`LEADERSHIP_LOST`, with `written` in the metadata; the override is active).
+   *
+   * `FAILED_PRECONDITION`:
+   *
+   *   - the request requires `force` (`FORCE_REQUIRED`);
+   *   - with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata; nothing changed), or
+   *     its settings skip the controller (`SETTING`).
+   *
+   * `UNAVAILABLE` (`API_SERVER`): the API server did not store the override; nothing changed. `UNKNOWN`
+   * (`OUTCOME_UNKNOWN`): the API server's response was lost, and the override may be active. `DEADLINE_EXCEEDED`
+   * (`TIMEOUT`): with `wait`, the controller has not stopped yet; the override is active.
    *
    * @generated from rpc coxswain.admin.v1.ControllerService.DisableController
    */
@@ -1298,19 +1318,27 @@ export const ControllerService: GenService<{
     output: typeof DisableControllerResponseSchema;
   },
   /**
-   * Ends overrides, so that the flags of the replica that leads hold again. Idempotent. Asks for `update` on
-   * `controllers`, by name.
+   * Removes overrides, so that the leader's flags apply. Idempotent. Requires `update` on `controllers`, by name.
    *
-   * `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
-   * (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
-   * was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
-   * metadata; the order is in force). `FAILED_PRECONDITION`: the flags of this replica differ from the
-   * leader's, and the request does not set `force` (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has
-   * changed); or, with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata; nothing has
-   * changed), its settings skip the controller (`SETTING`), or the controller failed to start (`CONTROLLER_FAILED`).
-   * `UNAVAILABLE` (`API_SERVER`): the API server did not take the change; nothing has changed. `UNKNOWN`
-   * (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the overrides may have ended. `DEADLINE_EXCEEDED`
-   * (`TIMEOUT`): with `wait`, the controller has neither started nor stopped yet; the override has ended.
+   * `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): the controller does not exist.
+   *
+   * `ABORTED`:
+   *
+   *   - the controller is not at the expected version (`VERSION_MISMATCH`);
+   *   - too many concurrent writes (`CONTENTION`; nothing changed);
+   *   - with `wait`, another request set an override (`SUPERSEDED`), or this replica no longer leads (`LEADERSHIP_LOST`,
+   *     with `written` in the metadata; the overrides are removed).
+   *
+   * `FAILED_PRECONDITION`:
+   *
+   *   - the flags of this replica differ from the leader's, and the request does not set `force` (`FLAGS_DIFFER`, with
+   *     `leader_address` in the metadata; nothing changed);
+   *   - with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata; nothing changed), its
+   *     settings skip the controller (`SETTING`), or the controller failed to start (`CONTROLLER_FAILED`).
+   *
+   * `UNAVAILABLE` (`API_SERVER`): the API server did not store the change; nothing changed. `UNKNOWN`
+   * (`OUTCOME_UNKNOWN`): the API server's response was lost, and the overrides may be removed. `DEADLINE_EXCEEDED`
+   * (`TIMEOUT`): with `wait`, the controller has neither started nor stopped yet; the override is removed.
    *
    * @generated from rpc coxswain.admin.v1.ControllerService.ClearOverrides
    */
@@ -1320,9 +1348,9 @@ export const ControllerService: GenService<{
     output: typeof ClearOverridesResponseSchema;
   },
   /**
-   * Sends a snapshot of the controllers, then each controller that changed. Intermediate states may be skipped when
-   * they pass faster than the stream is read: the newest one always comes. Overrides that have no effect are told in the
-   * snapshot, and again whenever they are others. Asks for `watch` on `controllers`.
+   * Sends a snapshot of the controllers, then each controller that changes. A slow reader can miss intermediate states,
+   * but always gets the newest one. The snapshot contains the overrides without effect; the stream sends them again when
+   * they change. Requires `watch` on `controllers`.
    *
    * `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`): too many streams are open.
    *

@@ -19,75 +19,75 @@ export const file_coxswain_admin_v1_events: GenFile = /*@__PURE__*/
   fileDesc("Ch5jb3hzd2Fpbi9hZG1pbi92MS9ldmVudHMucHJvdG8SEWNveHN3YWluLmFkbWluLnYxIo4GCgVFdmVudBIQCghzZXF1ZW5jZRgBIAEoBBIoCgR0aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIqCgR0eXBlGAMgASgOMhwuY294c3dhaW4uYWRtaW4udjEuRXZlbnRUeXBlEi0KCHNldmVyaXR5GAQgASgOMhsuY294c3dhaW4uYWRtaW4udjEuU2V2ZXJpdHkSEgoKY29udHJvbGxlchgFIAEoCRIyCgZvYmplY3QYBiABKAsyIi5jb3hzd2Fpbi5hZG1pbi52MS5PYmplY3RSZWZlcmVuY2USDwoHbWVzc2FnZRgHIAEoCRIQCgh0cmFjZV9pZBgIIAEoCRI4Cg1waGFzZV9jaGFuZ2VkGBAgASgLMh8uY294c3dhaW4uYWRtaW4udjEuUGhhc2VDaGFuZ2VkSAASQAoRcmVjb25jaWxlX3N0YXJ0ZWQYESABKAsyIy5jb3hzd2Fpbi5hZG1pbi52MS5SZWNvbmNpbGVTdGFydGVkSAASQgoScmVjb25jaWxlX2ZpbmlzaGVkGBIgASgLMiQuY294c3dhaW4uYWRtaW4udjEuUmVjb25jaWxlRmluaXNoZWRIABI+ChByZWNvbmNpbGVfZmFpbGVkGBMgASgLMiIuY294c3dhaW4uYWRtaW4udjEuUmVjb25jaWxlRmFpbGVkSAASQgoScmVjb25jaWxlX3JlcXVldWVkGBQgASgLMiQuY294c3dhaW4uYWRtaW4udjEuUmVjb25jaWxlUmVxdWV1ZWRIABIwCglhcGlfd3JpdGUYFSABKAsyGy5jb3hzd2Fpbi5hZG1pbi52MS5BcGlXcml0ZUgAEkIKEmxlYWRlcnNoaXBfY2hhbmdlZBgWIAEoCzIkLmNveHN3YWluLmFkbWluLnYxLkxlYWRlcnNoaXBDaGFuZ2VkSAASPgoQb3ZlcnJpZGVfY2hhbmdlZBgXIAEoCzIiLmNveHN3YWluLmFkbWluLnYxLk92ZXJyaWRlQ2hhbmdlZEgAQgkKB2RldGFpbHMidQoMUGhhc2VDaGFuZ2VkEioKCHByZXZpb3VzGAEgASgOMhguY294c3dhaW4uYWRtaW4udjEuUGhhc2USKQoHY3VycmVudBgCIAEoDjIYLmNveHN3YWluLmFkbWluLnYxLlBoYXNlEg4KBnJlYXNvbhgDIAEoCSJhChBSZWNvbmNpbGVTdGFydGVkEg0KBXF1ZXVlGAEgASgJEg8KB2F0dGVtcHQYAiABKAUSLQoKcXVldWVfd2FpdBgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiLUAQoRUmVjb25jaWxlRmluaXNoZWQSDQoFcXVldWUYASABKAkSDwoHYXR0ZW1wdBgCIAEoBRItCgpxdWV1ZV93YWl0GAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEisKCGR1cmF0aW9uGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEioKB2FjdGlvbnMYBSADKAsyGS5jb3hzd2Fpbi5hZG1pbi52MS5BY3Rpb24SFwoPYWN0aW9uc19vbWl0dGVkGAYgASgFIvABCg9SZWNvbmNpbGVGYWlsZWQSDQoFcXVldWUYASABKAkSDwoHYXR0ZW1wdBgCIAEoBRItCgpxdWV1ZV93YWl0GAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEisKCGR1cmF0aW9uGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEioKB2FjdGlvbnMYBSADKAsyGS5jb3hzd2Fpbi5hZG1pbi52MS5BY3Rpb24SFwoPYWN0aW9uc19vbWl0dGVkGAYgASgFEg0KBWVycm9yGAcgASgJEg0KBXJldHJ5GAggASgIInwKEVJlY29uY2lsZVJlcXVldWVkEg0KBXF1ZXVlGAEgASgJEi4KBWNhdXNlGAIgASgOMh8uY294c3dhaW4uYWRtaW4udjEuUmVxdWV1ZUNhdXNlEigKBWRlbGF5GAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIqgBCghBcGlXcml0ZRIpCgZhY3Rpb24YASABKAsyGS5jb3hzd2Fpbi5hZG1pbi52MS5BY3Rpb24SEwoLc3RhdHVzX2NvZGUYAiABKAUSFQoNc3RhdHVzX3JlYXNvbhgDIAEoCRIrCghkdXJhdGlvbhgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIYChByZXNvdXJjZV92ZXJzaW9uGAUgASgJInEKEUxlYWRlcnNoaXBDaGFuZ2VkEg0KBWxlYXNlGAEgASgJEhcKD3ByZXZpb3VzX2hvbGRlchgCIAEoCRIOCgZob2xkZXIYAyABKAkSDwoHbGVhZGluZxgEIAEoCBITCgt0cmFuc2l0aW9ucxgFIAEoBSKSAQoPT3ZlcnJpZGVDaGFuZ2VkEjEKBmNoYW5nZRgBIAEoDjIhLmNveHN3YWluLmFkbWluLnYxLk92ZXJyaWRlQ2hhbmdlEi0KCG92ZXJyaWRlGAIgASgLMhsuY294c3dhaW4uYWRtaW4udjEuT3ZlcnJpZGUSDAoEdXNlchgDIAEoCRIPCgdwcm9ibGVtGAQgASgJIssBCgtFdmVudEZpbHRlchITCgtjb250cm9sbGVycxgBIAMoCRIrCgV0eXBlcxgCIAMoDjIcLmNveHN3YWluLmFkbWluLnYxLkV2ZW50VHlwZRISCgpuYW1lc3BhY2VzGAMgAygJEjMKB29iamVjdHMYBCADKAsyIi5jb3hzd2Fpbi5hZG1pbi52MS5PYmplY3RSZWZlcmVuY2USMQoMbWluX3NldmVyaXR5GAUgASgOMhsuY294c3dhaW4uYWRtaW4udjEuU2V2ZXJpdHkinQEKE1N0cmVhbUV2ZW50c1JlcXVlc3QSLgoGZmlsdGVyGAEgASgLMh4uY294c3dhaW4uYWRtaW4udjEuRXZlbnRGaWx0ZXISGAoOc2luY2Vfc2VxdWVuY2UYAiABKARIABIOCgRsYXN0GAMgASgNSAASDgoGbG9nX2lkGAQgASgJEhMKC3JlcGxheV9vbmx5GAUgASgIQgcKBXN0YXJ0IvEBChRTdHJlYW1FdmVudHNSZXNwb25zZRIzCgdzdGFydGVkGAEgASgLMiAuY294c3dhaW4uYWRtaW4udjEuU3RyZWFtU3RhcnRlZEgAEikKBWV2ZW50GAIgASgLMhguY294c3dhaW4uYWRtaW4udjEuRXZlbnRIABIzCgdkcm9wcGVkGAMgASgLMiAuY294c3dhaW4uYWRtaW4udjEuRXZlbnRzRHJvcHBlZEgAEjwKD3JlcGxheV9maW5pc2hlZBgEIAEoCzIhLmNveHN3YWluLmFkbWluLnYxLlJlcGxheUZpbmlzaGVkSABCBgoEaXRlbSJRCg1TdHJlYW1TdGFydGVkEg4KBmxvZ19pZBgBIAEoCRIXCg9vbGRlc3Rfc2VxdWVuY2UYAiABKAQSFwoPbmV3ZXN0X3NlcXVlbmNlGAMgASgEIk0KDUV2ZW50c0Ryb3BwZWQSDQoFY291bnQYASABKAQSFgoOZmlyc3Rfc2VxdWVuY2UYAiABKAQSFQoNbGFzdF9zZXF1ZW5jZRgDIAEoBCIiCg5SZXBsYXlGaW5pc2hlZBIQCghzZXF1ZW5jZRgBIAEoBCqsAgoJRXZlbnRUeXBlEhoKFkVWRU5UX1RZUEVfVU5TUEVDSUZJRUQQABIcChhFVkVOVF9UWVBFX1BIQVNFX0NIQU5HRUQQARIgChxFVkVOVF9UWVBFX1JFQ09OQ0lMRV9TVEFSVEVEEAISIQodRVZFTlRfVFlQRV9SRUNPTkNJTEVfRklOSVNIRUQQAxIfChtFVkVOVF9UWVBFX1JFQ09OQ0lMRV9GQUlMRUQQBBIhCh1FVkVOVF9UWVBFX1JFQ09OQ0lMRV9SRVFVRVVFRBAFEhgKFEVWRU5UX1RZUEVfQVBJX1dSSVRFEAYSIQodRVZFTlRfVFlQRV9MRUFERVJTSElQX0NIQU5HRUQQBxIfChtFVkVOVF9UWVBFX09WRVJSSURFX0NIQU5HRUQQCCp1CghTZXZlcml0eRIYChRTRVZFUklUWV9VTlNQRUNJRklFRBAAEhIKDlNFVkVSSVRZX0RFQlVHEAESEQoNU0VWRVJJVFlfSU5GTxACEhQKEFNFVkVSSVRZX1dBUk5JTkcQAxISCg5TRVZFUklUWV9FUlJPUhAEKoIBCgxSZXF1ZXVlQ2F1c2USHQoZUkVRVUVVRV9DQVVTRV9VTlNQRUNJRklFRBAAEhkKFVJFUVVFVUVfQ0FVU0VfRkFJTFVSRRABEhkKFVJFUVVFVUVfQ0FVU0VfUExBTk5FRBACEh0KGVJFUVVFVUVfQ0FVU0VfU1RBTEVfQ0FDSEUQAyqhAQoOT3ZlcnJpZGVDaGFuZ2USHwobT1ZFUlJJREVfQ0hBTkdFX1VOU1BFQ0lGSUVEEAASFwoTT1ZFUlJJREVfQ0hBTkdFX1NFVBABEhsKF09WRVJSSURFX0NIQU5HRV9DTEVBUkVEEAISGwoXT1ZFUlJJREVfQ0hBTkdFX0VYUElSRUQQAxIbChdPVkVSUklERV9DSEFOR0VfSU5WQUxJRBAEMnEKDEV2ZW50U2VydmljZRJhCgxTdHJlYW1FdmVudHMSJi5jb3hzd2Fpbi5hZG1pbi52MS5TdHJlYW1FdmVudHNSZXF1ZXN0GicuY294c3dhaW4uYWRtaW4udjEuU3RyZWFtRXZlbnRzUmVzcG9uc2UwAUJHWkVnaXRodWIuY29tL2NveHN3YWluLWRldi9jb3hzd2Fpbi9jbGllbnRzL2dvL2NveHN3YWluL2FkbWluL3YxO2FkbWludjFiBnByb3RvMw", [file_coxswain_admin_v1_controllers, file_coxswain_admin_v1_types, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
- * Something that happened.
+ * An event.
  *
  * @generated from message coxswain.admin.v1.Event
  */
 export type Event = Message<"coxswain.admin.v1.Event"> & {
   /**
-   * Position in the log: grows by one with each event. Starts at 1.
+   * Position in the log. The first event has 1, and each event one more.
    *
    * @generated from field: uint64 sequence = 1;
    */
   sequence: bigint;
 
   /**
-   * When it happened.
+   * Time of the event.
    *
    * @generated from field: google.protobuf.Timestamp time = 2;
    */
   time?: Timestamp | undefined;
 
   /**
-   * What sort of thing happened.
+   * Type of the event.
    *
    * @generated from field: coxswain.admin.v1.EventType type = 3;
    */
   type: EventType;
 
   /**
-   * How much it matters.
+   * Severity of the event.
    *
    * @generated from field: coxswain.admin.v1.Severity severity = 4;
    */
   severity: Severity;
 
   /**
-   * The controller concerned; empty for the manager as a whole.
+   * Controller; empty for events about the whole manager.
    *
    * @generated from field: string controller = 5;
    */
   controller: string;
 
   /**
-   * The object concerned; absent where there is none.
+   * Object; absent for events without an object.
    *
    * @generated from field: coxswain.admin.v1.ObjectReference object = 6;
    */
   object?: ObjectReference | undefined;
 
   /**
-   * What happened, for people.
+   * Human-readable description.
    *
    * @generated from field: string message = 7;
    */
   message: string;
 
   /**
-   * Trace that it belongs to, 32 hexadecimal digits; empty where there is none.
+   * Trace ID, 32 hexadecimal digits; empty without a trace.
    *
    * @generated from field: string trace_id = 8;
    */
   traceId: string;
 
   /**
-   * What happened, for machines.
+   * Machine-readable details.
    *
    * @generated from oneof coxswain.admin.v1.Event.details
    */
   details: {
     /**
-     * A controller is doing something else than before.
+     * A controller's phase changed.
      *
      * @generated from field: coxswain.admin.v1.PhaseChanged phase_changed = 16;
      */
@@ -95,7 +95,7 @@ export type Event = Message<"coxswain.admin.v1.Event"> & {
     case: "phaseChanged";
   } | {
     /**
-     * A reconcile began.
+     * A reconcile started.
      *
      * @generated from field: coxswain.admin.v1.ReconcileStarted reconcile_started = 17;
      */
@@ -103,7 +103,7 @@ export type Event = Message<"coxswain.admin.v1.Event"> & {
     case: "reconcileStarted";
   } | {
     /**
-     * A reconcile came to its end.
+     * A reconcile succeeded.
      *
      * @generated from field: coxswain.admin.v1.ReconcileFinished reconcile_finished = 18;
      */
@@ -119,7 +119,7 @@ export type Event = Message<"coxswain.admin.v1.Event"> & {
     case: "reconcileFailed";
   } | {
     /**
-     * A key will be reconciled again.
+     * A key was requeued.
      *
      * @generated from field: coxswain.admin.v1.ReconcileRequeued reconcile_requeued = 20;
      */
@@ -127,7 +127,7 @@ export type Event = Message<"coxswain.admin.v1.Event"> & {
     case: "reconcileRequeued";
   } | {
     /**
-     * Something was written to the API server.
+     * A controller sent a write to the API server.
      *
      * @generated from field: coxswain.admin.v1.ApiWrite api_write = 21;
      */
@@ -143,7 +143,7 @@ export type Event = Message<"coxswain.admin.v1.Event"> & {
     case: "leadershipChanged";
   } | {
     /**
-     * An override was set, ended or found invalid.
+     * An override was set, was removed, expired or is invalid.
      *
      * @generated from field: coxswain.admin.v1.OverrideChanged override_changed = 23;
      */
@@ -160,27 +160,27 @@ export const EventSchema: GenMessage<Event> = /*@__PURE__*/
   messageDesc(file_coxswain_admin_v1_events, 0);
 
 /**
- * A controller is doing something else than before.
+ * A controller's phase changed.
  *
  * @generated from message coxswain.admin.v1.PhaseChanged
  */
 export type PhaseChanged = Message<"coxswain.admin.v1.PhaseChanged"> & {
   /**
-   * What it was doing.
+   * Previous phase.
    *
    * @generated from field: coxswain.admin.v1.Phase previous = 1;
    */
   previous: Phase;
 
   /**
-   * What it is doing now.
+   * Current phase.
    *
    * @generated from field: coxswain.admin.v1.Phase current = 2;
    */
   current: Phase;
 
   /**
-   * Why, where it is skipped or failed.
+   * Reason for `PHASE_SKIPPED` or `PHASE_FAILED`.
    *
    * @generated from field: string reason = 3;
    */
@@ -195,27 +195,27 @@ export const PhaseChangedSchema: GenMessage<PhaseChanged> = /*@__PURE__*/
   messageDesc(file_coxswain_admin_v1_events, 1);
 
 /**
- * A reconcile began.
+ * A reconcile started.
  *
  * @generated from message coxswain.admin.v1.ReconcileStarted
  */
 export type ReconcileStarted = Message<"coxswain.admin.v1.ReconcileStarted"> & {
   /**
-   * Queue from which the key was taken.
+   * Queue of the key.
    *
    * @generated from field: string queue = 1;
    */
   queue: string;
 
   /**
-   * 1 on the first try, one more after each failure.
+   * Number of the attempt: 1, and one more after each failure.
    *
    * @generated from field: int32 attempt = 2;
    */
   attempt: number;
 
   /**
-   * For how long the key waited in the queue.
+   * Waiting time of the key in the queue.
    *
    * @generated from field: google.protobuf.Duration queue_wait = 3;
    */
@@ -230,48 +230,48 @@ export const ReconcileStartedSchema: GenMessage<ReconcileStarted> = /*@__PURE__*
   messageDesc(file_coxswain_admin_v1_events, 2);
 
 /**
- * A reconcile came to its end.
+ * A reconcile succeeded.
  *
  * @generated from message coxswain.admin.v1.ReconcileFinished
  */
 export type ReconcileFinished = Message<"coxswain.admin.v1.ReconcileFinished"> & {
   /**
-   * Queue from which the key was taken.
+   * Queue of the key.
    *
    * @generated from field: string queue = 1;
    */
   queue: string;
 
   /**
-   * 1 on the first try, one more after each failure.
+   * Number of the attempt: 1, and one more after each failure.
    *
    * @generated from field: int32 attempt = 2;
    */
   attempt: number;
 
   /**
-   * For how long the key waited in the queue.
+   * Waiting time of the key in the queue.
    *
    * @generated from field: google.protobuf.Duration queue_wait = 3;
    */
   queueWait?: Duration | undefined;
 
   /**
-   * How long it took.
+   * Duration of the reconcile.
    *
    * @generated from field: google.protobuf.Duration duration = 4;
    */
   duration?: Duration | undefined;
 
   /**
-   * What it did; at most 100 steps.
+   * Steps of the reconcile, at most 100.
    *
    * @generated from field: repeated coxswain.admin.v1.Action actions = 5;
    */
   actions: Action[];
 
   /**
-   * Number of steps left out of `actions`.
+   * Number of steps omitted from `actions`.
    *
    * @generated from field: int32 actions_omitted = 6;
    */
@@ -292,56 +292,56 @@ export const ReconcileFinishedSchema: GenMessage<ReconcileFinished> = /*@__PURE_
  */
 export type ReconcileFailed = Message<"coxswain.admin.v1.ReconcileFailed"> & {
   /**
-   * Queue from which the key was taken.
+   * Queue of the key.
    *
    * @generated from field: string queue = 1;
    */
   queue: string;
 
   /**
-   * 1 on the first try, one more after each failure.
+   * Number of the attempt: 1, and one more after each failure.
    *
    * @generated from field: int32 attempt = 2;
    */
   attempt: number;
 
   /**
-   * For how long the key waited in the queue.
+   * Waiting time of the key in the queue.
    *
    * @generated from field: google.protobuf.Duration queue_wait = 3;
    */
   queueWait?: Duration | undefined;
 
   /**
-   * How long it took.
+   * Duration of the reconcile.
    *
    * @generated from field: google.protobuf.Duration duration = 4;
    */
   duration?: Duration | undefined;
 
   /**
-   * What it did before it failed; at most 100 steps.
+   * Steps before the failure, at most 100.
    *
    * @generated from field: repeated coxswain.admin.v1.Action actions = 5;
    */
   actions: Action[];
 
   /**
-   * Number of steps left out of `actions`.
+   * Number of steps omitted from `actions`.
    *
    * @generated from field: int32 actions_omitted = 6;
    */
   actionsOmitted: number;
 
   /**
-   * What went wrong.
+   * Error message.
    *
    * @generated from field: string error = 7;
    */
   error: string;
 
   /**
-   * Whether it is tried again by itself; if not, only a change of the object can help.
+   * True if the controller retries; otherwise it does not retry until the object changes.
    *
    * @generated from field: bool retry = 8;
    */
@@ -356,27 +356,27 @@ export const ReconcileFailedSchema: GenMessage<ReconcileFailed> = /*@__PURE__*/
   messageDesc(file_coxswain_admin_v1_events, 4);
 
 /**
- * A key will be reconciled again.
+ * A key was requeued.
  *
  * @generated from message coxswain.admin.v1.ReconcileRequeued
  */
 export type ReconcileRequeued = Message<"coxswain.admin.v1.ReconcileRequeued"> & {
   /**
-   * Queue to which the key goes back.
+   * Queue of the key.
    *
    * @generated from field: string queue = 1;
    */
   queue: string;
 
   /**
-   * Why.
+   * Cause of the requeue.
    *
    * @generated from field: coxswain.admin.v1.RequeueCause cause = 2;
    */
   cause: RequeueCause;
 
   /**
-   * After how long; zero when it waits for a cache, which nobody can tell the end of.
+   * Delay; zero while the key waits for a cache, because the duration is unknown.
    *
    * @generated from field: google.protobuf.Duration delay = 3;
    */
@@ -391,41 +391,41 @@ export const ReconcileRequeuedSchema: GenMessage<ReconcileRequeued> = /*@__PURE_
   messageDesc(file_coxswain_admin_v1_events, 5);
 
 /**
- * Something was written to the API server.
+ * A controller sent a write to the API server.
  *
  * @generated from message coxswain.admin.v1.ApiWrite
  */
 export type ApiWrite = Message<"coxswain.admin.v1.ApiWrite"> & {
   /**
-   * What was written, and what became of it.
+   * The write and its result.
    *
    * @generated from field: coxswain.admin.v1.Action action = 1;
    */
   action?: Action | undefined;
 
   /**
-   * HTTP status code; 0 when no answer came.
+   * HTTP status code; 0 without a response.
    *
    * @generated from field: int32 status_code = 2;
    */
   statusCode: number;
 
   /**
-   * The server's machine-readable reason, where it refused: `Conflict`, `AlreadyExists`.
+   * Machine-readable reason of the API server for a rejected write: `Conflict`, `AlreadyExists`.
    *
    * @generated from field: string status_reason = 3;
    */
   statusReason: string;
 
   /**
-   * How long it took.
+   * Duration of the request.
    *
    * @generated from field: google.protobuf.Duration duration = 4;
    */
   duration?: Duration | undefined;
 
   /**
-   * Resource version of the object as written; empty where there is none.
+   * Resource version of the written object; empty if unknown.
    *
    * @generated from field: string resource_version = 5;
    */
@@ -446,35 +446,35 @@ export const ApiWriteSchema: GenMessage<ApiWrite> = /*@__PURE__*/
  */
 export type LeadershipChanged = Message<"coxswain.admin.v1.LeadershipChanged"> & {
   /**
-   * The Lease that is fought for, `namespace/name`.
+   * Leader-election Lease, `namespace/name`.
    *
    * @generated from field: string lease = 1;
    */
   lease: string;
 
   /**
-   * Who held it; empty if nobody did.
+   * Previous holder; empty if the Lease had no holder.
    *
    * @generated from field: string previous_holder = 2;
    */
   previousHolder: string;
 
   /**
-   * Who holds it; empty if nobody does.
+   * Current holder; empty if the Lease has no holder.
    *
    * @generated from field: string holder = 3;
    */
   holder: string;
 
   /**
-   * Whether this replica leads.
+   * True if this replica leads.
    *
    * @generated from field: bool leading = 4;
    */
   leading: boolean;
 
   /**
-   * How often the Lease changed hands.
+   * Number of changes of the holder.
    *
    * @generated from field: int32 transitions = 5;
    */
@@ -489,34 +489,34 @@ export const LeadershipChangedSchema: GenMessage<LeadershipChanged> = /*@__PURE_
   messageDesc(file_coxswain_admin_v1_events, 7);
 
 /**
- * An override was set, ended or found invalid.
+ * An override was set, was removed, expired or is invalid.
  *
  * @generated from message coxswain.admin.v1.OverrideChanged
  */
 export type OverrideChanged = Message<"coxswain.admin.v1.OverrideChanged"> & {
   /**
-   * What happened.
+   * Type of the change.
    *
    * @generated from field: coxswain.admin.v1.OverrideChange change = 1;
    */
   change: OverrideChange;
 
   /**
-   * The override in force; absent if there is none.
+   * Active override; absent without an active override.
    *
    * @generated from field: coxswain.admin.v1.Override override = 2;
    */
   override?: Override | undefined;
 
   /**
-   * The user who did it; empty if nobody did.
+   * User who made the change; empty if no user did.
    *
    * @generated from field: string user = 3;
    */
   user: string;
 
   /**
-   * What is wrong, where it was found invalid.
+   * Problem of an invalid override.
    *
    * @generated from field: string problem = 4;
    */
@@ -531,41 +531,41 @@ export const OverrideChangedSchema: GenMessage<OverrideChanged> = /*@__PURE__*/
   messageDesc(file_coxswain_admin_v1_events, 8);
 
 /**
- * Restricts events. Every condition that is set must hold; a list holds if one of its values does.
+ * Filter for events. An event must match every set field; it matches a list if it matches one of the values.
  *
  * @generated from message coxswain.admin.v1.EventFilter
  */
 export type EventFilter = Message<"coxswain.admin.v1.EventFilter"> & {
   /**
-   * Names or aliases of controllers. Events about the manager as a whole match none.
+   * Names or aliases of controllers. Events about the whole manager do not match.
    *
    * @generated from field: repeated string controllers = 1;
    */
   controllers: string[];
 
   /**
-   * Sorts.
+   * Types of events.
    *
    * @generated from field: repeated coxswain.admin.v1.EventType types = 2;
    */
   types: EventType[];
 
   /**
-   * Namespaces of the object concerned. Events without an object match none.
+   * Namespaces of the object. Events without an object do not match.
    *
    * @generated from field: repeated string namespaces = 3;
    */
   namespaces: string[];
 
   /**
-   * Objects concerned. Fields of a reference that are empty match anything; a reference must not be empty altogether.
+   * Objects. Empty fields of a reference match everything; a reference must have at least one field.
    *
    * @generated from field: repeated coxswain.admin.v1.ObjectReference objects = 4;
    */
   objects: ObjectReference[];
 
   /**
-   * At least this severe. If unspecified, anything.
+   * Minimum severity; all events if unspecified.
    *
    * @generated from field: coxswain.admin.v1.Severity min_severity = 5;
    */
@@ -586,21 +586,21 @@ export const EventFilterSchema: GenMessage<EventFilter> = /*@__PURE__*/
  */
 export type StreamEventsRequest = Message<"coxswain.admin.v1.StreamEventsRequest"> & {
   /**
-   * Which events; all of them if absent. At most 100 values in a list.
+   * Filter with at most 100 values in each list; absent for all events.
    *
    * @generated from field: coxswain.admin.v1.EventFilter filter = 1;
    */
   filter?: EventFilter | undefined;
 
   /**
-   * Where to start; with the next event if nothing is set.
+   * Start of the stream; if unset, the next new event.
    *
    * @generated from oneof coxswain.admin.v1.StreamEventsRequest.start
    */
   start: {
     /**
-     * After this sequence number; what has left the log since then is told of by `EventsDropped`. 0 is for the oldest
-     * that there is, which asks for nothing that had left before.
+     * Start after this sequence number. `EventsDropped` reports events that the log has evicted since then. 0 starts with
+     * the oldest event in the log, without a report of earlier evictions.
      *
      * @generated from field: uint64 since_sequence = 2;
      */
@@ -608,7 +608,7 @@ export type StreamEventsRequest = Message<"coxswain.admin.v1.StreamEventsRequest
     case: "sinceSequence";
   } | {
     /**
-     * With the last so many that match, of those that are there.
+     * Start with the last N matching events in the log.
      *
      * @generated from field: uint32 last = 3;
      */
@@ -617,15 +617,15 @@ export type StreamEventsRequest = Message<"coxswain.admin.v1.StreamEventsRequest
   } | { case: undefined; value?: undefined };
 
   /**
-   * The log that `since_sequence` is about, from `StreamStarted`. If set, the call fails when the log is another one
-   * (the replica has started anew, or another one answers) instead of going on as if nothing were missing.
+   * Log of `since_sequence`, from `StreamStarted`. If it is set, the call fails if the replica has another log, after a
+   * restart or because another replica responds, instead of silently missing events.
    *
    * @generated from field: string log_id = 4;
    */
   logId: string;
 
   /**
-   * End the stream once the past has been sent, instead of going on with new events.
+   * End the stream after the past events, without new events.
    *
    * @generated from field: bool replay_only = 5;
    */
@@ -646,13 +646,13 @@ export const StreamEventsRequestSchema: GenMessage<StreamEventsRequest> = /*@__P
  */
 export type StreamEventsResponse = Message<"coxswain.admin.v1.StreamEventsResponse"> & {
   /**
-   * What comes next.
+   * Item of the stream.
    *
    * @generated from oneof coxswain.admin.v1.StreamEventsResponse.item
    */
   item: {
     /**
-     * Where the stream begins: the first message, and no other.
+     * Start of the stream. Only the first message has it.
      *
      * @generated from field: coxswain.admin.v1.StreamStarted started = 1;
      */
@@ -668,7 +668,7 @@ export type StreamEventsResponse = Message<"coxswain.admin.v1.StreamEventsRespon
     case: "event";
   } | {
     /**
-     * Events that this reader will never see.
+     * Evicted events that this stream does not contain.
      *
      * @generated from field: coxswain.admin.v1.EventsDropped dropped = 3;
      */
@@ -676,7 +676,7 @@ export type StreamEventsResponse = Message<"coxswain.admin.v1.StreamEventsRespon
     case: "dropped";
   } | {
     /**
-     * All that was asked for of the past has been sent; sent once.
+     * End of the requested past events, sent once.
      *
      * @generated from field: coxswain.admin.v1.ReplayFinished replay_finished = 4;
      */
@@ -693,28 +693,28 @@ export const StreamEventsResponseSchema: GenMessage<StreamEventsResponse> = /*@_
   messageDesc(file_coxswain_admin_v1_events, 11);
 
 /**
- * Where a stream of events begins.
+ * Start of a stream of events.
  *
  * @generated from message coxswain.admin.v1.StreamStarted
  */
 export type StreamStarted = Message<"coxswain.admin.v1.StreamStarted"> & {
   /**
-   * Identifies the log: sequence numbers of another one mean nothing here.
+   * ID of the log. Sequence numbers are valid only within one log.
    *
    * @generated from field: string log_id = 1;
    */
   logId: string;
 
   /**
-   * The sequence number from which on nothing is missing in the log; one more than `newest_sequence` if there is none.
-   * Of what was before, rare events may be there.
+   * Sequence number from which the log is complete; `newest_sequence` + 1 for an empty log. The log may contain older
+   * rare events.
    *
    * @generated from field: uint64 oldest_sequence = 2;
    */
   oldestSequence: bigint;
 
   /**
-   * The newest sequence number; 0 before the first event.
+   * Newest sequence number; 0 before the first event.
    *
    * @generated from field: uint64 newest_sequence = 3;
    */
@@ -729,28 +729,28 @@ export const StreamStartedSchema: GenMessage<StreamStarted> = /*@__PURE__*/
   messageDesc(file_coxswain_admin_v1_events, 12);
 
 /**
- * Events that a reader will never see, because they have left the log before it got there. There is one for each gap
- * in the sequence numbers, unless the filter's `types` leave out all that is missing there.
+ * Events that the log evicted before the stream read them. The stream sends one message for each gap in the sequence
+ * numbers, unless the filter's `types` exclude all missing events.
  *
  * @generated from message coxswain.admin.v1.EventsDropped
  */
 export type EventsDropped = Message<"coxswain.admin.v1.EventsDropped"> & {
   /**
-   * How many, whether or not they match the filter: `last_sequence - first_sequence + 1`.
+   * Number of missing events, matching or not: `last_sequence - first_sequence + 1`.
    *
    * @generated from field: uint64 count = 1;
    */
   count: bigint;
 
   /**
-   * The first of them.
+   * First missing sequence number.
    *
    * @generated from field: uint64 first_sequence = 2;
    */
   firstSequence: bigint;
 
   /**
-   * The last of them.
+   * Last missing sequence number.
    *
    * @generated from field: uint64 last_sequence = 3;
    */
@@ -765,13 +765,13 @@ export const EventsDroppedSchema: GenMessage<EventsDropped> = /*@__PURE__*/
   messageDesc(file_coxswain_admin_v1_events, 13);
 
 /**
- * All that was asked for of the past has been sent.
+ * End of the requested past events.
  *
  * @generated from message coxswain.admin.v1.ReplayFinished
  */
 export type ReplayFinished = Message<"coxswain.admin.v1.ReplayFinished"> & {
   /**
-   * The newest event that it took into account; 0 before the first event.
+   * Sequence number of the newest past event; 0 before the first event.
    *
    * @generated from field: uint64 sequence = 1;
    */
@@ -786,13 +786,13 @@ export const ReplayFinishedSchema: GenMessage<ReplayFinished> = /*@__PURE__*/
   messageDesc(file_coxswain_admin_v1_events, 14);
 
 /**
- * Sorts of events.
+ * Type of an event.
  *
  * @generated from enum coxswain.admin.v1.EventType
  */
 export enum EventType {
   /**
-   * Not known.
+   * Unknown.
    *
    * @generated from enum value: EVENT_TYPE_UNSPECIFIED = 0;
    */
@@ -806,14 +806,14 @@ export enum EventType {
   PHASE_CHANGED = 1,
 
   /**
-   * A reconcile began.
+   * A reconcile started.
    *
    * @generated from enum value: EVENT_TYPE_RECONCILE_STARTED = 2;
    */
   RECONCILE_STARTED = 2,
 
   /**
-   * A reconcile came to its end.
+   * A reconcile succeeded.
    *
    * @generated from enum value: EVENT_TYPE_RECONCILE_FINISHED = 3;
    */
@@ -827,14 +827,14 @@ export enum EventType {
   RECONCILE_FAILED = 4,
 
   /**
-   * A key will be reconciled again.
+   * A key was requeued.
    *
    * @generated from enum value: EVENT_TYPE_RECONCILE_REQUEUED = 5;
    */
   RECONCILE_REQUEUED = 5,
 
   /**
-   * Something was written to the API server.
+   * A controller sent a write to the API server.
    *
    * @generated from enum value: EVENT_TYPE_API_WRITE = 6;
    */
@@ -848,7 +848,7 @@ export enum EventType {
   LEADERSHIP_CHANGED = 7,
 
   /**
-   * An override was set, ended or found invalid.
+   * An override was set, was removed, expired or is invalid.
    *
    * @generated from enum value: EVENT_TYPE_OVERRIDE_CHANGED = 8;
    */
@@ -862,41 +862,41 @@ export const EventTypeSchema: GenEnum<EventType> = /*@__PURE__*/
   enumDesc(file_coxswain_admin_v1_events, 0);
 
 /**
- * How much an event matters. Ordered.
+ * Severity of an event, in ascending order.
  *
  * @generated from enum coxswain.admin.v1.Severity
  */
 export enum Severity {
   /**
-   * Not known.
+   * Unknown.
    *
    * @generated from enum value: SEVERITY_UNSPECIFIED = 0;
    */
   UNSPECIFIED = 0,
 
   /**
-   * Of interest to those who follow one object: a reconcile began.
+   * Detail about one object, such as the start of a reconcile.
    *
    * @generated from enum value: SEVERITY_DEBUG = 1;
    */
   DEBUG = 1,
 
   /**
-   * As it should be.
+   * Normal operation.
    *
    * @generated from enum value: SEVERITY_INFO = 2;
    */
   INFO = 2,
 
   /**
-   * It did not work and will be tried again.
+   * Failure that the manager retries.
    *
    * @generated from enum value: SEVERITY_WARNING = 3;
    */
   WARNING = 3,
 
   /**
-   * It did not work and needs someone's attention.
+   * Failure that requires attention.
    *
    * @generated from enum value: SEVERITY_ERROR = 4;
    */
@@ -910,34 +910,34 @@ export const SeveritySchema: GenEnum<Severity> = /*@__PURE__*/
   enumDesc(file_coxswain_admin_v1_events, 1);
 
 /**
- * Why a key is reconciled again.
+ * Cause of a requeue.
  *
  * @generated from enum coxswain.admin.v1.RequeueCause
  */
 export enum RequeueCause {
   /**
-   * Not known.
+   * Unknown.
    *
    * @generated from enum value: REQUEUE_CAUSE_UNSPECIFIED = 0;
    */
   UNSPECIFIED = 0,
 
   /**
-   * It failed; the delay grows with each failure.
+   * Failure; the delay grows with each failure.
    *
    * @generated from enum value: REQUEUE_CAUSE_FAILURE = 1;
    */
   FAILURE = 1,
 
   /**
-   * The controller wants to look again at a certain time.
+   * Planned by the controller.
    *
    * @generated from enum value: REQUEUE_CAUSE_PLANNED = 2;
    */
   PLANNED = 2,
 
   /**
-   * The cache has not seen yet what was written last.
+   * The cache does not contain the controller's last writes yet.
    *
    * @generated from enum value: REQUEUE_CAUSE_STALE_CACHE = 3;
    */
@@ -951,41 +951,41 @@ export const RequeueCauseSchema: GenEnum<RequeueCause> = /*@__PURE__*/
   enumDesc(file_coxswain_admin_v1_events, 2);
 
 /**
- * What happened to an override.
+ * Type of a change of an override.
  *
  * @generated from enum coxswain.admin.v1.OverrideChange
  */
 export enum OverrideChange {
   /**
-   * Not known.
+   * Unknown.
    *
    * @generated from enum value: OVERRIDE_CHANGE_UNSPECIFIED = 0;
    */
   UNSPECIFIED = 0,
 
   /**
-   * It was set.
+   * A request set the override.
    *
    * @generated from enum value: OVERRIDE_CHANGE_SET = 1;
    */
   SET = 1,
 
   /**
-   * A request ended it: the flags hold again.
+   * A request removed the override: the flags apply.
    *
    * @generated from enum value: OVERRIDE_CHANGE_CLEARED = 2;
    */
   CLEARED = 2,
 
   /**
-   * Its time is over: the flags hold again.
+   * The override expired: the flags apply.
    *
    * @generated from enum value: OVERRIDE_CHANGE_EXPIRED = 3;
    */
   EXPIRED = 3,
 
   /**
-   * It was found invalid and has no effect.
+   * The override is invalid and has no effect.
    *
    * @generated from enum value: OVERRIDE_CHANGE_INVALID = 4;
    */
@@ -999,25 +999,24 @@ export const OverrideChangeSchema: GenEnum<OverrideChange> = /*@__PURE__*/
   enumDesc(file_coxswain_admin_v1_events, 3);
 
 /**
- * Tells what the manager does while it does it.
+ * Streams the manager's events.
  *
- * Each process keeps a log of its latest events, which has a bound: it is there to look on and to look back a little,
- * and is no record. Events of other replicas are not in it. Rare events (phases, leadership, overrides) have a bound of
- * their own, so that a flood of reconciles and writes does not push them out: they reach back further than the others.
+ * Each process keeps a bounded log of its own latest events in memory. The log is for observation, not for records.
+ * Rare events (phases, leadership, overrides) have a separate bound, so that many reconciles and writes cannot evict
+ * them. The log therefore contains older rare events than others.
  *
  * @generated from service coxswain.admin.v1.EventService
  */
 export const EventService: GenService<{
   /**
-   * Streams events: first those of the past that were asked for, then new ones as they come. Asks for `watch` on
-   * `events`.
+   * Streams events: first the requested past events, then new events. Requires `watch` on `events`.
    *
-   * A reader that falls so far behind that the log has gone on without it is told how many events it has missed, and
-   * goes on from the oldest that is left. No reader ever slows the manager down.
+   * If the log evicts events before a slow reader gets them, the stream sends the number of missed events and continues
+   * with the oldest remaining event. Readers never slow down the manager.
    *
-   * `OUT_OF_RANGE` (`SEQUENCE_IN_FUTURE`): there is no such sequence number yet. `FAILED_PRECONDITION`
-   * (`EVENT_LOG_CHANGED`): the log asked for was another process'. `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`): too many
-   * streams are open.
+   * `OUT_OF_RANGE` (`SEQUENCE_IN_FUTURE`): the sequence number is larger than the newest one. `FAILED_PRECONDITION`
+   * (`EVENT_LOG_CHANGED`): the requested log belongs to another process. `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`): too
+   * many streams are open.
    *
    * @generated from rpc coxswain.admin.v1.EventService.StreamEvents
    */

@@ -17,77 +17,77 @@ export const file_coxswain_admin_v1_leader: GenFile = /*@__PURE__*/
   fileDesc("Ch5jb3hzd2Fpbi9hZG1pbi92MS9sZWFkZXIucHJvdG8SEWNveHN3YWluLmFkbWluLnYxItICCgZMZWFkZXISDQoFbGVhc2UYASABKAkSFwoPaG9sZGVyX2lkZW50aXR5GAIgASgJEjAKDGFjcXVpcmVfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKcmVuZXdfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMQoObGVhc2VfZHVyYXRpb24YBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEwoLdHJhbnNpdGlvbnMYBiABKAUSDwoHbGVhZGluZxgHIAEoCBIYChByZXBsaWNhX2lkZW50aXR5GAggASgJEhUKDWFkbWluX2FkZHJlc3MYCSABKAkSNAoMbGVhc2VfcG9saWN5GAogASgOMh4uY294c3dhaW4uYWRtaW4udjEuTGVhc2VQb2xpY3kiUgoQT3ZlcnJpZGVzSW5Gb3JjZRINCgVjb3VudBgBIAEoBRIvCgtvbGRlc3RfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiIQoQR2V0TGVhZGVyUmVxdWVzdBINCgVsZWFzZRgBIAEoCSKkAQoRR2V0TGVhZGVyUmVzcG9uc2USKQoGbGVhZGVyGAEgASgLMhkuY294c3dhaW4uYWRtaW4udjEuTGVhZGVyEiwKCHJlcGxpY2FzGAIgAygLMhouY294c3dhaW4uYWRtaW4udjEuUmVwbGljYRI2CglvdmVycmlkZXMYHiABKAsyIy5jb3hzd2Fpbi5hZG1pbi52MS5PdmVycmlkZXNJbkZvcmNlIj0KEldhdGNoTGVhZGVyUmVxdWVzdBINCgVsZWFzZRgBIAEoCRIYChBpbmNsdWRlX3JlbmV3YWxzGAIgASgIIqYBChNXYXRjaExlYWRlclJlc3BvbnNlEikKBmxlYWRlchgBIAEoCzIZLmNveHN3YWluLmFkbWluLnYxLkxlYWRlchIsCghyZXBsaWNhcxgCIAMoCzIaLmNveHN3YWluLmFkbWluLnYxLlJlcGxpY2ESNgoJb3ZlcnJpZGVzGB4gASgLMiMuY294c3dhaW4uYWRtaW4udjEuT3ZlcnJpZGVzSW5Gb3JjZSKvAQoPU3RlcERvd25SZXF1ZXN0Eg4KBnJlYXNvbhgBIAEoCRIaChJzdWNjZXNzb3JfaWRlbnRpdHkYAiABKAkSJQoYZXhwZWN0ZWRfbGVhZGVyX2lkZW50aXR5GAMgASgJSACIAQESDAoEd2FpdBgEIAEoCBIPCgdkcnlfcnVuGAUgASgIEg0KBWZvcmNlGAYgASgIQhsKGV9leHBlY3RlZF9sZWFkZXJfaWRlbnRpdHkiPQoQU3RlcERvd25SZXNwb25zZRIpCgZsZWFkZXIYASABKAsyGS5jb3hzd2Fpbi5hZG1pbi52MS5MZWFkZXIqfAoLTGVhc2VQb2xpY3kSHAoYTEVBU0VfUE9MSUNZX1VOU1BFQ0lGSUVEEAASGQoVTEVBU0VfUE9MSUNZX0lOX0ZPUkNFEAESGAoUTEVBU0VfUE9MSUNZX01JU1NJTkcQAhIaChZMRUFTRV9QT0xJQ1lfRElGRkVSRU5UEAMynAIKDUxlYWRlclNlcnZpY2USVgoJR2V0TGVhZGVyEiMuY294c3dhaW4uYWRtaW4udjEuR2V0TGVhZGVyUmVxdWVzdBokLmNveHN3YWluLmFkbWluLnYxLkdldExlYWRlclJlc3BvbnNlEl4KC1dhdGNoTGVhZGVyEiUuY294c3dhaW4uYWRtaW4udjEuV2F0Y2hMZWFkZXJSZXF1ZXN0GiYuY294c3dhaW4uYWRtaW4udjEuV2F0Y2hMZWFkZXJSZXNwb25zZTABElMKCFN0ZXBEb3duEiIuY294c3dhaW4uYWRtaW4udjEuU3RlcERvd25SZXF1ZXN0GiMuY294c3dhaW4uYWRtaW4udjEuU3RlcERvd25SZXNwb25zZUJHWkVnaXRodWIuY29tL2NveHN3YWluLWRldi9jb3hzd2Fpbi9jbGllbnRzL2dvL2NveHN3YWluL2FkbWluL3YxO2FkbWludjFiBnByb3RvMw", [file_coxswain_admin_v1_types, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
- * A Lease that is fought for, and who holds it.
+ * A leader-election Lease and its holder.
  *
  * @generated from message coxswain.admin.v1.Leader
  */
 export type Leader = Message<"coxswain.admin.v1.Leader"> & {
   /**
-   * The Lease, `namespace/name`; empty if leader election is off.
+   * Lease as `namespace/name`; empty if leader election is off.
    *
    * @generated from field: string lease = 1;
    */
   lease: string;
 
   /**
-   * Identity of the holder; empty when nobody holds it.
+   * Identity of the holder; empty if the Lease has no holder.
    *
    * @generated from field: string holder_identity = 2;
    */
   holderIdentity: string;
 
   /**
-   * When the holder took it.
+   * Time at which the holder acquired the Lease.
    *
    * @generated from field: google.protobuf.Timestamp acquire_time = 3;
    */
   acquireTime?: Timestamp | undefined;
 
   /**
-   * When the holder last renewed it.
+   * Time of the last renewal.
    *
    * @generated from field: google.protobuf.Timestamp renew_time = 4;
    */
   renewTime?: Timestamp | undefined;
 
   /**
-   * For how long the others wait after the last renewal.
+   * Time after the last renewal until another replica can acquire the Lease.
    *
    * @generated from field: google.protobuf.Duration lease_duration = 5;
    */
   leaseDuration?: Duration | undefined;
 
   /**
-   * How often it changed hands.
+   * Number of changes of the holder.
    *
    * @generated from field: int32 transitions = 6;
    */
   transitions: number;
 
   /**
-   * Whether the replica that answers leads.
+   * True if the responding replica leads.
    *
    * @generated from field: bool leading = 7;
    */
   leading: boolean;
 
   /**
-   * Identity of the replica that answers.
+   * Identity of the responding replica.
    *
    * @generated from field: string replica_identity = 8;
    */
   replicaIdentity: string;
 
   /**
-   * Host and port where the holder serves this API; empty if that is not known, as for a manager of another make.
+   * Host and port of the holder's admin API; empty if unknown, as for a kube-controller-manager.
    *
    * @generated from field: string admin_address = 9;
    */
   adminAddress: string;
 
   /**
-   * Whether the admission policy that reserves the manager's Leases is in force. Only a replica that leads reads the policy, when
-   * it begins to lead and once an hour.
+   * State of the admission policy that protects the manager's Leases. Only the leader reads the policy, at the start of
+   * its term and once an hour.
    *
    * @generated from field: coxswain.admin.v1.LeasePolicy lease_policy = 10;
    */
@@ -102,20 +102,20 @@ export const LeaderSchema: GenMessage<Leader> = /*@__PURE__*/
   messageDesc(file_coxswain_admin_v1_leader, 0);
 
 /**
- * The overrides in force.
+ * Summary of the active overrides.
  *
  * @generated from message coxswain.admin.v1.OverridesInForce
  */
 export type OverridesInForce = Message<"coxswain.admin.v1.OverridesInForce"> & {
   /**
-   * Number of controllers with an override in force.
+   * Number of controllers with an active override.
    *
    * @generated from field: int32 count = 1;
    */
   count: number;
 
   /**
-   * When the oldest of these overrides was given; absent if there are none.
+   * Creation time of the oldest active override; absent without active overrides.
    *
    * @generated from field: google.protobuf.Timestamp oldest_time = 2;
    */
@@ -136,7 +136,7 @@ export const OverridesInForceSchema: GenMessage<OverridesInForce> = /*@__PURE__*
  */
 export type GetLeaderRequest = Message<"coxswain.admin.v1.GetLeaderRequest"> & {
   /**
-   * The Lease, `namespace/name`; empty for the main one. During a leader migration there is a second.
+   * Lease as `namespace/name`; empty for the main Lease. A second Lease exists during a leader migration.
    *
    * @generated from field: string lease = 1;
    */
@@ -157,21 +157,21 @@ export const GetLeaderRequestSchema: GenMessage<GetLeaderRequest> = /*@__PURE__*
  */
 export type GetLeaderResponse = Message<"coxswain.admin.v1.GetLeaderResponse"> & {
   /**
-   * Who leads.
+   * The Lease and its holder.
    *
    * @generated from field: coxswain.admin.v1.Leader leader = 1;
    */
   leader?: Leader | undefined;
 
   /**
-   * All replicas that have announced themselves, by identity.
+   * All announced replicas, sorted by identity.
    *
    * @generated from field: repeated coxswain.admin.v1.Replica replicas = 2;
    */
   replicas: Replica[];
 
   /**
-   * The overrides in force, of all controllers.
+   * Active overrides of all controllers.
    *
    * @generated from field: coxswain.admin.v1.OverridesInForce overrides = 30;
    */
@@ -192,14 +192,14 @@ export const GetLeaderResponseSchema: GenMessage<GetLeaderResponse> = /*@__PURE_
  */
 export type WatchLeaderRequest = Message<"coxswain.admin.v1.WatchLeaderRequest"> & {
   /**
-   * The Lease, `namespace/name`; empty for the main one.
+   * Lease as `namespace/name`; empty for the main Lease.
    *
    * @generated from field: string lease = 1;
    */
   lease: string;
 
   /**
-   * Whether signs of life alone (a later `renew_time`) are worth a message.
+   * Also send a message if only a `renew_time` changed.
    *
    * @generated from field: bool include_renewals = 2;
    */
@@ -220,21 +220,21 @@ export const WatchLeaderRequestSchema: GenMessage<WatchLeaderRequest> = /*@__PUR
  */
 export type WatchLeaderResponse = Message<"coxswain.admin.v1.WatchLeaderResponse"> & {
   /**
-   * Who leads.
+   * The Lease and its holder.
    *
    * @generated from field: coxswain.admin.v1.Leader leader = 1;
    */
   leader?: Leader | undefined;
 
   /**
-   * All replicas that have announced themselves, by identity.
+   * All announced replicas, sorted by identity.
    *
    * @generated from field: repeated coxswain.admin.v1.Replica replicas = 2;
    */
   replicas: Replica[];
 
   /**
-   * The overrides in force, of all controllers.
+   * Active overrides of all controllers.
    *
    * @generated from field: coxswain.admin.v1.OverridesInForce overrides = 30;
    */
@@ -255,43 +255,43 @@ export const WatchLeaderResponseSchema: GenMessage<WatchLeaderResponse> = /*@__P
  */
 export type StepDownRequest = Message<"coxswain.admin.v1.StepDownRequest"> & {
   /**
-   * Why, for the audit log. At most 1024 bytes.
+   * Reason for the audit log, at most 1024 bytes.
    *
    * @generated from field: string reason = 1;
    */
   reason: string;
 
   /**
-   * Identity of the replica that should lead next; empty for whoever is first.
+   * Identity of the replica that leads next; empty for the first replica that acquires the Lease.
    *
    * @generated from field: string successor_identity = 2;
    */
   successorIdentity: string;
 
   /**
-   * Only if this is the leader's identity. Protects from unseating a leader that came in between.
+   * Required identity of the leader. The call fails if another replica became the leader in the meantime.
    *
    * @generated from field: optional string expected_leader_identity = 3;
    */
   expectedLeaderIdentity?: string | undefined;
 
   /**
-   * Answer only once another replica leads, or else as soon as this one has let go.
+   * Respond when another replica leads; otherwise respond when this replica has released the Lease.
    *
    * @generated from field: bool wait = 4;
    */
   wait: boolean;
 
   /**
-   * Check everything and change nothing.
+   * Check the request without changing anything.
    *
    * @generated from field: bool dry_run = 5;
    */
   dryRun: boolean;
 
   /**
-   * Give leadership up even if no other replica shows signs of life. A kube-controller-manager that stands by takes it, but announces
-   * itself nowhere. If nobody takes it, nobody leads for the lease duration, and then this replica leads again.
+   * Step down even if no other replica is live. A kube-controller-manager on standby can acquire the Lease, although it
+   * does not announce itself. If no replica acquires the Lease within the lease duration, this replica leads again.
    *
    * @generated from field: bool force = 6;
    */
@@ -312,7 +312,7 @@ export const StepDownRequestSchema: GenMessage<StepDownRequest> = /*@__PURE__*/
  */
 export type StepDownResponse = Message<"coxswain.admin.v1.StepDownResponse"> & {
   /**
-   * Who leads now; with `dry_run`, who still leads.
+   * The Lease and its holder after the call.
    *
    * @generated from field: coxswain.admin.v1.Leader leader = 1;
    */
@@ -327,21 +327,21 @@ export const StepDownResponseSchema: GenMessage<StepDownResponse> = /*@__PURE__*
   messageDesc(file_coxswain_admin_v1_leader, 7);
 
 /**
- * The admission policy `coxswain-leases`. Without it, whoever may write Leases in `kube-system` can disable controllers and announce
- * addresses of replicas.
+ * State of the admission policy `coxswain-leases`. Without the policy, accounts that can write Leases in `kube-system`
+ * can disable controllers and announce addresses of replicas.
  *
  * @generated from enum coxswain.admin.v1.LeasePolicy
  */
 export enum LeasePolicy {
   /**
-   * Not known: the replica that answers does not lead, or cannot read the policy.
+   * Unknown: the responding replica does not lead, or cannot read the policy.
    *
    * @generated from enum value: LEASE_POLICY_UNSPECIFIED = 0;
    */
   UNSPECIFIED = 0,
 
   /**
-   * The policy of this version is in force.
+   * The policy of this version is installed.
    *
    * @generated from enum value: LEASE_POLICY_IN_FORCE = 1;
    */
@@ -355,7 +355,7 @@ export enum LeasePolicy {
   MISSING = 2,
 
   /**
-   * The policy or its binding differs from that of this version, and may protect less.
+   * The policy or its binding differs from this version's, and may protect less.
    *
    * @generated from enum value: LEASE_POLICY_DIFFERENT = 3;
    */
@@ -369,15 +369,15 @@ export const LeasePolicySchema: GenEnum<LeasePolicy> = /*@__PURE__*/
   enumDesc(file_coxswain_admin_v1_leader, 0);
 
 /**
- * Shows who leads, and hands leadership over.
+ * Shows the leader and transfers leadership.
  *
  * @generated from service coxswain.admin.v1.LeaderService
  */
 export const LeaderService: GenService<{
   /**
-   * Reads who leads and who could. Asks for `get` on `leader`.
+   * Returns the leader and all replicas. Requires `get` on `leader`.
    *
-   * `NOT_FOUND` (`LEASE_NOT_FOUND`): no such Lease is fought for here.
+   * `NOT_FOUND` (`LEASE_NOT_FOUND`): this replica does not compete for the Lease.
    *
    * @generated from rpc coxswain.admin.v1.LeaderService.GetLeader
    */
@@ -387,10 +387,10 @@ export const LeaderService: GenService<{
     output: typeof GetLeaderResponseSchema;
   },
   /**
-   * Sends who leads and who could, then again whenever that changes. Asks for `watch` on `leader`.
+   * Sends the leader and all replicas, then again after each change. Requires `watch` on `leader`.
    *
-   * `NOT_FOUND` (`LEASE_NOT_FOUND`): no such Lease is fought for here. `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`): too many
-   * streams are open.
+   * `NOT_FOUND` (`LEASE_NOT_FOUND`): this replica does not compete for the Lease. `RESOURCE_EXHAUSTED`
+   * (`TOO_MANY_STREAMS`): too many streams are open.
    *
    * @generated from rpc coxswain.admin.v1.LeaderService.WatchLeader
    */
@@ -400,17 +400,22 @@ export const LeaderService: GenService<{
     output: typeof WatchLeaderResponseSchema;
   },
   /**
-   * Makes the replica that answers give leadership up in an orderly way: its controllers stop, their reconciles in
-   * flight end, and only then is the Lease released. Asks for `update` on `leader`.
+   * Makes the called replica release leadership: its controllers stop, their reconciles complete, and then the replica
+   * releases the Lease. Requires `update` on `leader`.
    *
-   * `FAILED_PRECONDITION`: another replica leads, which is the expected one (`NOT_LEADER`, with `leader_address` in the
-   * metadata), no other replica shows signs of life and the request does not set `force` (`NO_CANDIDATE`), the named successor does not
-   * (`SUCCESSOR_NOT_LIVE`), a successor is named although the API server chooses the leader (`SETTING`: coordinated leader election), the
-   * leader is not who was expected, another replica leads and none was expected, or its term ended before this request was carried out
-   * (`LEADER_CHANGED`; do not send the call to the next leader), or leader election is off (`NO_LEADER_ELECTION`). `NOT_FOUND`
-   * (`REPLICA_NOT_FOUND`): no replica has the successor's identity. `UNAVAILABLE` (`API_SERVER`): the Lease could not be
-   * released in good order; another replica leads once it has run out. `DEADLINE_EXCEEDED` (`TIMEOUT`): with `wait`, nobody
-   * else leads yet.
+   * `FAILED_PRECONDITION`:
+   *
+   *   - the expected leader is another replica (`NOT_LEADER`, with `leader_address` in the metadata);
+   *   - no other replica is live, and the request does not set `force` (`NO_CANDIDATE`);
+   *   - the named successor is not live (`SUCCESSOR_NOT_LIVE`);
+   *   - the request names a successor, but the API server chooses the leader (`SETTING`: coordinated leader election);
+   *   - the leader is not the expected one, another replica leads and the request expects none, or the replica lost
+   *     leadership before it applied the request (`LEADER_CHANGED`; do not send the call to the next leader);
+   *   - leader election is off (`NO_LEADER_ELECTION`).
+   *
+   * `NOT_FOUND` (`REPLICA_NOT_FOUND`): no replica has the successor's identity. `UNAVAILABLE` (`API_SERVER`): the replica
+   * failed to release the Lease; another replica leads once the Lease expires. `DEADLINE_EXCEEDED` (`TIMEOUT`): with
+   * `wait`, no other replica leads yet.
    *
    * @generated from rpc coxswain.admin.v1.LeaderService.StepDown
    */

@@ -25,49 +25,49 @@ export const file_coxswain_admin_v1_queues: GenFile = /*@__PURE__*/
  */
 export type Queue = Message<"coxswain.admin.v1.Queue"> & {
   /**
-   * Name, as in the label `name` of the `workqueue_*` metrics.
+   * Name, equal to the label `name` of the `workqueue_*` metrics.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * The controller that it belongs to.
+   * Controller of the queue.
    *
    * @generated from field: string controller = 2;
    */
   controller: string;
 
   /**
-   * Resource of the objects that the keys name, as kubectl writes it; empty if they name none.
+   * Resource of the keys, as in kubectl; empty if the keys are not names of objects.
    *
    * @generated from field: string resource = 3;
    */
   resource: string;
 
   /**
-   * Keys that are taken at the same time.
+   * Number of workers.
    *
    * @generated from field: int32 workers = 4;
    */
   workers: number;
 
   /**
-   * Keys that wait.
+   * Waiting keys.
    *
    * @generated from field: int64 depth = 5;
    */
   depth: bigint;
 
   /**
-   * Keys that are being reconciled.
+   * Keys in reconciliation.
    *
    * @generated from field: int64 in_flight = 6;
    */
   inFlight: bigint;
 
   /**
-   * Keys that come back later: after a failure, or because the controller wants to look again.
+   * Keys with a delayed requeue: a retry after a failure, or a planned requeue.
    *
    * @generated from field: int64 delayed = 7;
    */
@@ -81,35 +81,35 @@ export type Queue = Message<"coxswain.admin.v1.Queue"> & {
   failing: bigint;
 
   /**
-   * For how long the oldest waiting key has waited; absent when none waits.
+   * Age of the oldest waiting key; absent if no key waits.
    *
    * @generated from field: google.protobuf.Duration oldest_queued_age = 9;
    */
   oldestQueuedAge?: Duration | undefined;
 
   /**
-   * For how long the reconcile that takes longest has been running; absent when none runs.
+   * Duration of the longest running reconcile so far; absent if no reconcile runs.
    *
    * @generated from field: google.protobuf.Duration longest_running = 10;
    */
   longestRunning?: Duration | undefined;
 
   /**
-   * Reconciles since the controller started last, failed ones included.
+   * Reconciles since the controller's last start, including failed ones.
    *
    * @generated from field: int64 syncs = 11;
    */
   syncs: bigint;
 
   /**
-   * Reconciles that failed since the controller started last.
+   * Failed reconciles since the controller's last start.
    *
    * @generated from field: int64 errors = 12;
    */
   errors: bigint;
 
   /**
-   * Keys that wait for a cache to show what was written for them last. They are queued when it does.
+   * Keys that wait until a cache contains their last writes, and are queued then.
    *
    * @generated from field: int64 waiting = 13;
    */
@@ -124,20 +124,20 @@ export const QueueSchema: GenMessage<Queue> = /*@__PURE__*/
   messageDesc(file_coxswain_admin_v1_queues, 0);
 
 /**
- * A key that waits in a queue.
+ * A waiting key.
  *
  * @generated from message coxswain.admin.v1.QueuedKey
  */
 export type QueuedKey = Message<"coxswain.admin.v1.QueuedKey"> & {
   /**
-   * The object.
+   * Key of the object.
    *
    * @generated from field: coxswain.admin.v1.ObjectKey object = 1;
    */
   object?: ObjectKey | undefined;
 
   /**
-   * For how long it has waited.
+   * Waiting time so far.
    *
    * @generated from field: google.protobuf.Duration age = 2;
    */
@@ -152,27 +152,27 @@ export const QueuedKeySchema: GenMessage<QueuedKey> = /*@__PURE__*/
   messageDesc(file_coxswain_admin_v1_queues, 1);
 
 /**
- * A key that waits for a cache, and is in the queue only once that has caught up.
+ * A key that waits for a cache, and is queued when the cache is current.
  *
  * @generated from message coxswain.admin.v1.WaitingKey
  */
 export type WaitingKey = Message<"coxswain.admin.v1.WaitingKey"> & {
   /**
-   * The object.
+   * Key of the object.
    *
    * @generated from field: coxswain.admin.v1.ObjectKey object = 1;
    */
   object?: ObjectKey | undefined;
 
   /**
-   * For how long it has waited.
+   * Waiting time so far.
    *
    * @generated from field: google.protobuf.Duration age = 2;
    */
   age?: Duration | undefined;
 
   /**
-   * What it waits for: `waits for the cache of RESOURCE`, the resource as kubectl writes it.
+   * `waiting for the cache of RESOURCE`, with the resource as in kubectl.
    *
    * @generated from field: string reason = 3;
    */
@@ -193,28 +193,28 @@ export const WaitingKeySchema: GenMessage<WaitingKey> = /*@__PURE__*/
  */
 export type FailingKey = Message<"coxswain.admin.v1.FailingKey"> & {
   /**
-   * The object.
+   * Key of the object.
    *
    * @generated from field: coxswain.admin.v1.ObjectKey object = 1;
    */
   object?: ObjectKey | undefined;
 
   /**
-   * Failures in a row.
+   * Consecutive failures.
    *
    * @generated from field: int32 attempts = 2;
    */
   attempts: number;
 
   /**
-   * What went wrong last.
+   * Last error message.
    *
    * @generated from field: string message = 3;
    */
   message: string;
 
   /**
-   * When.
+   * Time of the last failure.
    *
    * @generated from field: google.protobuf.Timestamp time = 4;
    */
@@ -229,27 +229,27 @@ export const FailingKeySchema: GenMessage<FailingKey> = /*@__PURE__*/
   messageDesc(file_coxswain_admin_v1_queues, 3);
 
 /**
- * Restricts queues. Every condition that is set must hold.
+ * Filter for queues. A queue must match every set field.
  *
  * @generated from message coxswain.admin.v1.QueueFilter
  */
 export type QueueFilter = Message<"coxswain.admin.v1.QueueFilter"> & {
   /**
-   * Names or aliases of controllers; a queue must belong to one of them.
+   * Names or aliases of controllers. A queue matches if one of them owns it.
    *
    * @generated from field: repeated string controllers = 1;
    */
   controllers: string[];
 
   /**
-   * Resource of the keys, as kubectl writes it.
+   * Resource of the keys, as in kubectl.
    *
    * @generated from field: string resource = 2;
    */
   resource: string;
 
   /**
-   * Only queues in which something waits or fails.
+   * Only queues with waiting or failing keys.
    *
    * @generated from field: bool busy = 3;
    */
@@ -270,21 +270,21 @@ export const QueueFilterSchema: GenMessage<QueueFilter> = /*@__PURE__*/
  */
 export type ListQueuesRequest = Message<"coxswain.admin.v1.ListQueuesRequest"> & {
   /**
-   * Which queues; all of them if absent.
+   * Filter; absent for all queues.
    *
    * @generated from field: coxswain.admin.v1.QueueFilter filter = 1;
    */
   filter?: QueueFilter | undefined;
 
   /**
-   * At most this many; 0 for the server's choice, and no more than 1000.
+   * Maximum number of queues in the response, at most 1000; 0 for the server's default.
    *
    * @generated from field: int32 page_size = 2;
    */
   pageSize: number;
 
   /**
-   * `next_page_token` of the page before; empty for the first page.
+   * `next_page_token` of the previous page; empty for the first page.
    *
    * @generated from field: string page_token = 3;
    */
@@ -305,21 +305,21 @@ export const ListQueuesRequestSchema: GenMessage<ListQueuesRequest> = /*@__PURE_
  */
 export type ListQueuesResponse = Message<"coxswain.admin.v1.ListQueuesResponse"> & {
   /**
-   * A page of queues, by name.
+   * A page of queues, sorted by name.
    *
    * @generated from field: repeated coxswain.admin.v1.Queue queues = 1;
    */
   queues: Queue[];
 
   /**
-   * For the next page; empty on the last one.
+   * Token for the next page; empty on the last page.
    *
    * @generated from field: string next_page_token = 2;
    */
   nextPageToken: string;
 
   /**
-   * Number of queues that match, over all pages.
+   * Number of matching queues on all pages.
    *
    * @generated from field: int32 total_size = 3;
    */
@@ -340,14 +340,14 @@ export const ListQueuesResponseSchema: GenMessage<ListQueuesResponse> = /*@__PUR
  */
 export type GetQueueRequest = Message<"coxswain.admin.v1.GetQueueRequest"> & {
   /**
-   * Name.
+   * Name of the queue.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * At most this many oldest keys, and as many waiting and failing ones; 0 for the server's choice, and no more than 1000.
+   * Maximum number of keys in each list of the response, at most 1000; 0 for the server's default.
    *
    * @generated from field: int32 max_keys = 2;
    */
@@ -375,28 +375,28 @@ export type GetQueueResponse = Message<"coxswain.admin.v1.GetQueueResponse"> & {
   queue?: Queue | undefined;
 
   /**
-   * The keys that have waited longest, oldest first.
+   * Longest-waiting keys, oldest first.
    *
    * @generated from field: repeated coxswain.admin.v1.QueuedKey oldest_keys = 2;
    */
   oldestKeys: QueuedKey[];
 
   /**
-   * Keys that are being reconciled.
+   * Keys in reconciliation.
    *
    * @generated from field: repeated coxswain.admin.v1.QueuedKey in_flight_keys = 3;
    */
   inFlightKeys: QueuedKey[];
 
   /**
-   * Keys whose last reconcile failed, those with most failures first.
+   * Keys whose last reconcile failed, sorted by number of failures in descending order.
    *
    * @generated from field: repeated coxswain.admin.v1.FailingKey failing_keys = 4;
    */
   failingKeys: FailingKey[];
 
   /**
-   * Keys that wait for a cache, those that have waited longest first.
+   * Keys that wait for a cache, oldest first.
    *
    * @generated from field: repeated coxswain.admin.v1.WaitingKey waiting_keys = 5;
    */
@@ -424,21 +424,21 @@ export type SyncObjectRequest = Message<"coxswain.admin.v1.SyncObjectRequest"> &
   controller: string;
 
   /**
-   * The object.
+   * Key of the object.
    *
    * @generated from field: coxswain.admin.v1.ObjectKey object = 2;
    */
   object?: ObjectKey | undefined;
 
   /**
-   * Name of the queue; may be empty if the controller has only one.
+   * Name of the queue; optional if the controller has only one.
    *
    * @generated from field: string queue = 3;
    */
   queue: string;
 
   /**
-   * As ExplainObject, which is to be called instead: the next version ignores no request with it, but refuses it.
+   * Deprecated: call ExplainObject. The next version of this API rejects requests with this field.
    *
    * @generated from field: bool explain = 4;
    */
@@ -466,14 +466,14 @@ export type ExplainObjectRequest = Message<"coxswain.admin.v1.ExplainObjectReque
   controller: string;
 
   /**
-   * The object.
+   * Key of the object.
    *
    * @generated from field: coxswain.admin.v1.ObjectKey object = 2;
    */
   object?: ObjectKey | undefined;
 
   /**
-   * Name of the queue; may be empty if the controller has only one.
+   * Name of the queue; optional if the controller has only one.
    *
    * @generated from field: string queue = 3;
    */
@@ -494,50 +494,50 @@ export const ExplainObjectRequestSchema: GenMessage<ExplainObjectRequest> = /*@_
  */
 export type ExplainObjectResponse = Message<"coxswain.admin.v1.ExplainObjectResponse"> & {
   /**
-   * `SYNC_OUTCOME_EXPLAINED`, or why there is nothing to explain.
+   * `SYNC_OUTCOME_EXPLAINED`, or the reason why no explanation exists.
    *
    * @generated from field: coxswain.admin.v1.SyncOutcome outcome = 1;
    */
   outcome: SyncOutcome;
 
   /**
-   * What would be done, in order.
+   * Planned steps, in order.
    *
    * @generated from field: repeated coxswain.admin.v1.Action actions = 2;
    */
   actions: Action[];
 
   /**
-   * What is waited for, for people.
+   * Human-readable description of the cache that a reconcile would wait for.
    *
    * @generated from field: string message = 3;
    */
   message: string;
 
   /**
-   * When the controller would want to look again; absent if it would not.
+   * Planned time until the next reconcile; absent if none is planned.
    *
    * @generated from field: google.protobuf.Duration requeue_after = 4;
    */
   requeueAfter?: Duration | undefined;
 
   /**
-   * How long it took.
+   * Duration of the explanation.
    *
    * @generated from field: google.protobuf.Duration duration = 5;
    */
   duration?: Duration | undefined;
 
   /**
-   * Queue whose reconcile is explained.
+   * Queue of the explained reconcile.
    *
    * @generated from field: string queue = 6;
    */
   queue: string;
 
   /**
-   * Why the actions are what they are, in sentences for people, the most important one first. Empty of a controller that
-   * does not say.
+   * Reasons for the steps as human-readable sentences, the most important one first. Empty if the controller does not
+   * support reasons.
    *
    * @generated from field: repeated string reasons = 7;
    */
@@ -558,57 +558,57 @@ export const ExplainObjectResponseSchema: GenMessage<ExplainObjectResponse> = /*
  */
 export type SyncObjectResponse = Message<"coxswain.admin.v1.SyncObjectResponse"> & {
   /**
-   * How it ended.
+   * Outcome of the reconcile.
    *
    * @generated from field: coxswain.admin.v1.SyncOutcome outcome = 1;
    */
   outcome: SyncOutcome;
 
   /**
-   * What was done, or would be, in order.
+   * Completed or planned steps, in order.
    *
    * @generated from field: repeated coxswain.admin.v1.Action actions = 2;
    */
   actions: Action[];
 
   /**
-   * What went wrong or is waited for, for people.
+   * Human-readable error, or description of the cache that the reconcile waits for.
    *
    * @generated from field: string message = 3;
    */
   message: string;
 
   /**
-   * When the controller wants to look again; absent if it does not.
+   * Planned time until the next reconcile; absent if none is planned.
    *
    * @generated from field: google.protobuf.Duration requeue_after = 4;
    */
   requeueAfter?: Duration | undefined;
 
   /**
-   * How long it took.
+   * Duration of the reconcile.
    *
    * @generated from field: google.protobuf.Duration duration = 5;
    */
   duration?: Duration | undefined;
 
   /**
-   * Trace of it, 32 hexadecimal digits; empty where there is none.
+   * Trace ID, 32 hexadecimal digits; empty without a trace.
    *
    * @generated from field: string trace_id = 6;
    */
   traceId: string;
 
   /**
-   * Queue that was used.
+   * Queue of the reconcile.
    *
    * @generated from field: string queue = 7;
    */
   queue: string;
 
   /**
-   * Of an explanation: why the actions are what they are, in sentences for people, the most important one first. Empty of
-   * a controller that does not say.
+   * With `explain`: reasons for the steps as human-readable sentences, the most important one first. Empty if the
+   * controller does not support reasons.
    *
    * @generated from field: repeated string reasons = 8;
    */
@@ -623,55 +623,55 @@ export const SyncObjectResponseSchema: GenMessage<SyncObjectResponse> = /*@__PUR
   messageDesc(file_coxswain_admin_v1_queues, 12);
 
 /**
- * How a reconcile on demand ended.
+ * Outcome of a reconcile on demand.
  *
  * @generated from enum coxswain.admin.v1.SyncOutcome
  */
 export enum SyncOutcome {
   /**
-   * Not known.
+   * Unknown.
    *
    * @generated from enum value: SYNC_OUTCOME_UNSPECIFIED = 0;
    */
   UNSPECIFIED = 0,
 
   /**
-   * All is as it should be now; the actions say what it took.
+   * Succeeded; the response lists the completed steps.
    *
    * @generated from enum value: SYNC_OUTCOME_DONE = 1;
    */
   DONE = 1,
 
   /**
-   * It failed, and will be tried again.
+   * Failed; the controller retries.
    *
    * @generated from enum value: SYNC_OUTCOME_RETRYING = 2;
    */
   RETRYING = 2,
 
   /**
-   * It failed, and only a change of the object can help.
+   * Failed; the controller does not retry until the object changes.
    *
    * @generated from enum value: SYNC_OUTCOME_FAILED = 3;
    */
   FAILED = 3,
 
   /**
-   * Nothing was done: the cache has not seen yet what was written last.
+   * Not run: the cache does not contain the controller's last writes yet.
    *
    * @generated from enum value: SYNC_OUTCOME_STALE_CACHE = 4;
    */
   STALE_CACHE = 4,
 
   /**
-   * There is nothing of this name to reconcile.
+   * Not run: the object does not exist.
    *
    * @generated from enum value: SYNC_OUTCOME_NO_OBJECT = 5;
    */
   NO_OBJECT = 5,
 
   /**
-   * Observed and planned only.
+   * Planned only.
    *
    * @generated from enum value: SYNC_OUTCOME_EXPLAINED = 6;
    */
@@ -685,17 +685,17 @@ export const SyncOutcomeSchema: GenEnum<SyncOutcome> = /*@__PURE__*/
   enumDesc(file_coxswain_admin_v1_queues, 0);
 
 /**
- * Looks into the work queues of running controllers, and reconciles single objects on demand.
+ * Shows the work queues of running controllers, and reconciles single objects on demand.
  *
- * Queues exist where their controllers run: on the replica that leads.
+ * Only the leader has queues, because only the leader runs controllers.
  *
  * @generated from service coxswain.admin.v1.QueueService
  */
 export const QueueService: GenService<{
   /**
-   * Lists queues by name. Asks for `list` on `queues`.
+   * Lists queues, sorted by name. Requires `list` on `queues`.
    *
-   * `INVALID_ARGUMENT`: a page size out of range, or a page token that is not from a call with the same filter.
+   * `INVALID_ARGUMENT`: the page size is out of range, or the page token is not from a call with the same filter.
    *
    * @generated from rpc coxswain.admin.v1.QueueService.ListQueues
    */
@@ -705,11 +705,11 @@ export const QueueService: GenService<{
     output: typeof ListQueuesResponseSchema;
   },
   /**
-   * Reads one queue with its oldest keys and its failures. Asks for `get` on `queues`, by name.
+   * Returns a queue with its oldest and its failing keys. Requires `get` on `queues`, by name.
    *
-   * `NOT_FOUND` (`QUEUE_NOT_FOUND`): no running controller has such a queue; the error's metadata `closest` names those
-   * that may have been meant. `FAILED_PRECONDITION` (`NOT_LEADER`, with `leader_address` in the metadata): another replica leads, and has
-   * the queues.
+   * `NOT_FOUND` (`QUEUE_NOT_FOUND`): no running controller has a queue of this name; the error's metadata `closest` lists
+   * similar names. `FAILED_PRECONDITION` (`NOT_LEADER`, with `leader_address` in the metadata): another replica leads and
+   * has the queues.
    *
    * @generated from rpc coxswain.admin.v1.QueueService.GetQueue
    */
@@ -719,13 +719,13 @@ export const QueueService: GenService<{
     output: typeof GetQueueResponseSchema;
   },
   /**
-   * Reconciles an object now, past the queue and never at the same time as a worker, and answers with what came of it.
-   * A reconcile that fails is an answer, not an error. Asks for `update` on `queues`, by the queue's name; with `explain`,
-   * which is ExplainObject by another name, for `get`.
+   * Reconciles an object immediately and returns the result. The reconcile bypasses the queue, but never runs
+   * concurrently with a worker on the same key. A failed reconcile is a response, not an error. Requires `update` on
+   * `queues`, by the queue's name; `get` with `explain`.
    *
-   * `NOT_FOUND`: there is no such controller (`CONTROLLER_NOT_FOUND`) or queue (`QUEUE_NOT_FOUND`). `FAILED_PRECONDITION`:
-   * its controller does not run here (`NOT_LEADER`, with `leader_address` in the metadata, or `NOT_RUNNING`).
-   * `DEADLINE_EXCEEDED` (`TIMEOUT`): it was not done in time; it goes on nevertheless.
+   * `NOT_FOUND`: the controller (`CONTROLLER_NOT_FOUND`) or the queue (`QUEUE_NOT_FOUND`) does not exist.
+   * `FAILED_PRECONDITION`: the controller does not run on this replica (`NOT_LEADER`, with `leader_address` in the
+   * metadata, or `NOT_RUNNING`). `DEADLINE_EXCEEDED` (`TIMEOUT`): the reconcile did not complete in time and continues.
    *
    * @generated from rpc coxswain.admin.v1.QueueService.SyncObject
    */
@@ -735,12 +735,13 @@ export const QueueService: GenService<{
     output: typeof SyncObjectResponseSchema;
   },
   /**
-   * Observes and plans an object as a reconcile would, writes nothing, and answers with what would be done and why. Live
-   * reads that this takes are made one explanation after the other, and use up nothing that reconciles have. Asks for
-   * `get` on `queues`, by the queue's name.
+   * Plans a reconcile of an object without writing, and returns the planned steps and the reasons. Explanations make
+   * their live reads one after another, outside the limits of reconciles. Requires `get` on `queues`, by the queue's
+   * name.
    *
-   * `NOT_FOUND`: there is no such controller (`CONTROLLER_NOT_FOUND`) or queue (`QUEUE_NOT_FOUND`). `FAILED_PRECONDITION`:
-   * its controller does not run here (`NOT_LEADER`, with `leader_address` in the metadata, or `NOT_RUNNING`).
+   * `NOT_FOUND`: the controller (`CONTROLLER_NOT_FOUND`) or the queue (`QUEUE_NOT_FOUND`) does not exist.
+   * `FAILED_PRECONDITION`: the controller does not run on this replica (`NOT_LEADER`, with `leader_address` in the
+   * metadata, or `NOT_RUNNING`).
    *
    * @generated from rpc coxswain.admin.v1.QueueService.ExplainObject
    */

@@ -2,31 +2,31 @@
 // @generated from file coxswain/admin/v1/types.proto (package coxswain.admin.v1, syntax proto3)
 /* eslint-disable */
 
-// The admin API of Coxswain: the running controller manager, listed, watched and changed.
+// The admin API of Coxswain inspects and controls the running controller manager.
 //
-// What holds for every RPC:
+// These rules apply to every RPC:
 //
 //   - Errors carry `google.rpc.ErrorInfo` with the domain `admin.coxswain.dev` and a stable, machine-readable
 //     reason. `INVALID_ARGUMENT` carries `google.rpc.BadRequest` with a violation per field, `FAILED_PRECONDITION`
 //     carries `google.rpc.PreconditionFailure`, and errors after which a retry may succeed carry
 //     `google.rpc.RetryInfo`.
-//   - Reasons stand in brackets behind their codes, here and at each RPC. Any RPC may answer with `INVALID_ARGUMENT`
-//     (`INVALID_REQUEST`), `DEADLINE_EXCEEDED` (`TIMEOUT`), and `UNAVAILABLE`: the API server could not be asked whether
-//     the call is allowed (`API_SERVER`), or this replica ends (`SHUTTING_DOWN`). Any stream may be refused with
-//     `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`), by the number of streams of all callers or of one user, and any call
-//     (`TOO_MANY_CALLS`) by the number of calls that one user has under way.
-//   - A stream ends with `PERMISSION_DENIED` (`FORBIDDEN`) within two minutes after its caller may no longer open it, and
-//     with `UNAVAILABLE` (`STREAM_EXPIRED`) after 30 minutes at most: open it again with present credentials.
-//   - An error without a reason comes from a connection or a proxy, not from this API. `UNAVAILABLE` without one says
-//     nothing about whether the call was carried out.
-//   - `UNAUTHENTICATED` (`UNAUTHENTICATED`): the caller showed no credentials, or none that hold. `PERMISSION_DENIED`
-//     (`FORBIDDEN`): the cluster's authorization does not allow it. Each RPC says what it asks for: a verb on a resource of the API group
-//     `admin.coxswain.dev`, restricted to a name where the request has one.
-//   - `grpc.health.v1.Health/Check` answers `NOT_FOUND` (`SERVICE_NOT_FOUND`) about what there is not.
-//   - Deadlines are honored, by streams too. A mutation whose deadline passes while it waits for its effect stays in
-//     force: only the waiting ends.
-//   - Enum values and fields may be added to messages of this version. Treat a value that you don't know as the
-//     zero value, and a `oneof` in which you know no case as nothing to act upon.
+//   - The documentation of each RPC lists its codes, with the reasons in parentheses. Any RPC can return
+//     `INVALID_ARGUMENT` (`INVALID_REQUEST`), `DEADLINE_EXCEEDED` (`TIMEOUT`) and `UNAVAILABLE`: the API server did not
+//     authorize the call in time (`API_SERVER`), or this replica is shutting down (`SHUTTING_DOWN`). Any stream can
+//     return `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`): all callers, or one user, have too many open streams. Any call
+//     can return `RESOURCE_EXHAUSTED` (`TOO_MANY_CALLS`): one user has too many calls in progress.
+//   - A stream ends with `PERMISSION_DENIED` (`FORBIDDEN`) at most 2 minutes after its caller loses the permission, and
+//     with `UNAVAILABLE` (`STREAM_EXPIRED`) after at most 30 minutes: open it again with current credentials.
+//   - A connection or a proxy, not this API, returns errors without a reason. After `UNAVAILABLE` without a reason, the
+//     call may have been applied.
+//   - `UNAUTHENTICATED` (`UNAUTHENTICATED`): the caller sent no valid credentials. `PERMISSION_DENIED` (`FORBIDDEN`):
+//     the cluster's authorization denies the call. Each RPC requires a verb on a resource of the API group
+//     `admin.coxswain.dev`, restricted to a name if the request has one.
+//   - `grpc.health.v1.Health/Check` returns `NOT_FOUND` (`SERVICE_NOT_FOUND`) for an unknown service.
+//   - Deadlines apply to streams too. If the deadline expires while a change waits for its effect, the change remains
+//     and only the wait ends.
+//   - Later releases may add enum values and fields to the messages of this version. Treat an unknown enum value as the
+//     zero value, and ignore a `oneof` without a known case.
 
 import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
@@ -47,7 +47,7 @@ export const file_coxswain_admin_v1_types: GenFile = /*@__PURE__*/
  */
 export type ObjectReference = Message<"coxswain.admin.v1.ObjectReference"> & {
   /**
-   * Resource and group as kubectl writes them: `deployments.apps`, `pods`. Empty where only the key is known.
+   * Resource and group as in kubectl: `deployments.apps`, `pods`. Empty if only the key is known.
    *
    * @generated from field: string resource = 1;
    */
@@ -61,14 +61,14 @@ export type ObjectReference = Message<"coxswain.admin.v1.ObjectReference"> & {
   namespace: string;
 
   /**
-   * Name; empty for an object that the server names.
+   * Name; empty for an object whose name the API server generates.
    *
    * @generated from field: string name = 3;
    */
   name: string;
 
   /**
-   * UID; empty where it is not known.
+   * UID; empty if unknown.
    *
    * @generated from field: string uid = 4;
    */
@@ -83,20 +83,20 @@ export const ObjectReferenceSchema: GenMessage<ObjectReference> = /*@__PURE__*/
   messageDesc(file_coxswain_admin_v1_types, 0);
 
 /**
- * One step that a controller took, or would take. Never holds an object's content, which may be secret.
+ * A step of a reconcile, completed or planned. It never contains an object's content, which may be secret.
  *
  * @generated from message coxswain.admin.v1.Action
  */
 export type Action = Message<"coxswain.admin.v1.Action"> & {
   /**
-   * What sort of step.
+   * Type of the step.
    *
    * @generated from field: coxswain.admin.v1.ActionType type = 1;
    */
   type: ActionType;
 
   /**
-   * The object written, read or spoken of.
+   * Object that the step reads, writes or records an Event about.
    *
    * @generated from field: coxswain.admin.v1.ObjectReference object = 2;
    */
@@ -110,21 +110,21 @@ export type Action = Message<"coxswain.admin.v1.Action"> & {
   subresource: string;
 
   /**
-   * The step for people: `create pods default/web-5d8f-x7k2p`.
+   * Human-readable summary: `create pods default/web-5d8f-x7k2p`.
    *
    * @generated from field: string summary = 4;
    */
   summary: string;
 
   /**
-   * What became of it.
+   * Result of the step.
    *
    * @generated from field: coxswain.admin.v1.ActionResult result = 5;
    */
   result: ActionResult;
 
   /**
-   * Why it failed, where it did.
+   * Error message, if the step failed.
    *
    * @generated from field: string error = 6;
    */
@@ -139,77 +139,77 @@ export const ActionSchema: GenMessage<Action> = /*@__PURE__*/
   messageDesc(file_coxswain_admin_v1_types, 1);
 
 /**
- * A replica of the manager: a candidate for leadership.
+ * A replica of the manager, which can become the leader.
  *
  * @generated from message coxswain.admin.v1.Replica
  */
 export type Replica = Message<"coxswain.admin.v1.Replica"> & {
   /**
-   * Its identity in the leader election: host name and a unique part.
+   * Identity in the leader election: hostname and a unique suffix.
    *
    * @generated from field: string identity = 1;
    */
   identity: string;
 
   /**
-   * Host and port where it serves this API; empty if it serves none.
+   * Host and port of its admin API; empty if the replica does not serve it.
    *
    * @generated from field: string admin_address = 2;
    */
   adminAddress: string;
 
   /**
-   * Its version.
+   * Version of the replica.
    *
    * @generated from field: string version = 3;
    */
   version: string;
 
   /**
-   * Whether it leads.
+   * True if the replica leads.
    *
    * @generated from field: bool leading = 4;
    */
   leading: boolean;
 
   /**
-   * Whether it is the one that answers.
+   * True for the replica that sends this response.
    *
    * @generated from field: bool answering = 5;
    */
   answering: boolean;
 
   /**
-   * When it started.
+   * Start time of the replica.
    *
    * @generated from field: google.protobuf.Timestamp start_time = 6;
    */
   startTime?: Timestamp | undefined;
 
   /**
-   * When it last gave a sign of life.
+   * Last renewal of the replica's own Lease.
    *
    * @generated from field: google.protobuf.Timestamp renew_time = 7;
    */
   renewTime?: Timestamp | undefined;
 
   /**
-   * Whether it gave one within its own lease's duration, by the clock of the one that answers.
+   * True if the replica renewed its Lease within `lease_duration`, by the clock of the responding replica.
    *
    * @generated from field: bool live = 8;
    */
   live: boolean;
 
   /**
-   * For how long a sign of life counts.
+   * Duration of the replica's own Lease.
    *
    * @generated from field: google.protobuf.Duration lease_duration = 9;
    */
   leaseDuration?: Duration | undefined;
 
   /**
-   * A digest of the flags by which it selects controllers; empty for a version that announces none. Replicas whose
-   * digests differ select controllers differently.
+   * Digest of the flags that select controllers; empty for versions without this field. Replicas with different digests
+   * select different controllers.
    *
    * @generated from field: string selection_digest = 10;
    */
@@ -224,55 +224,55 @@ export const ReplicaSchema: GenMessage<Replica> = /*@__PURE__*/
   messageDesc(file_coxswain_admin_v1_types, 2);
 
 /**
- * Sorts of steps.
+ * Type of a step.
  *
  * @generated from enum coxswain.admin.v1.ActionType
  */
 export enum ActionType {
   /**
-   * Not known.
+   * Unknown.
    *
    * @generated from enum value: ACTION_TYPE_UNSPECIFIED = 0;
    */
   UNSPECIFIED = 0,
 
   /**
-   * A live read that makes sure of something before a risky step.
+   * Live read that confirms the cache before a risky step.
    *
    * @generated from enum value: ACTION_TYPE_VERIFY = 1;
    */
   VERIFY = 1,
 
   /**
-   * An object is created.
+   * Create an object.
    *
    * @generated from enum value: ACTION_TYPE_CREATE = 2;
    */
   CREATE = 2,
 
   /**
-   * An object or a subresource of it is replaced.
+   * Update an object or a subresource.
    *
    * @generated from enum value: ACTION_TYPE_UPDATE = 3;
    */
   UPDATE = 3,
 
   /**
-   * An object is patched.
+   * Patch an object.
    *
    * @generated from enum value: ACTION_TYPE_PATCH = 4;
    */
   PATCH = 4,
 
   /**
-   * An object is deleted.
+   * Delete an object.
    *
    * @generated from enum value: ACTION_TYPE_DELETE = 5;
    */
   DELETE = 5,
 
   /**
-   * A Kubernetes Event is recorded.
+   * Record a Kubernetes Event.
    *
    * @generated from enum value: ACTION_TYPE_EVENT = 6;
    */
@@ -286,48 +286,48 @@ export const ActionTypeSchema: GenEnum<ActionType> = /*@__PURE__*/
   enumDesc(file_coxswain_admin_v1_types, 0);
 
 /**
- * What became of a step.
+ * Result of a step.
  *
  * @generated from enum coxswain.admin.v1.ActionResult
  */
 export enum ActionResult {
   /**
-   * Not known.
+   * Unknown.
    *
    * @generated from enum value: ACTION_RESULT_UNSPECIFIED = 0;
    */
   UNSPECIFIED = 0,
 
   /**
-   * Planned and not carried out: the answer to an `explain`.
+   * Planned, not executed, as in an explanation.
    *
    * @generated from enum value: ACTION_RESULT_PLANNED = 1;
    */
   PLANNED = 1,
 
   /**
-   * Carried out.
+   * Completed.
    *
    * @generated from enum value: ACTION_RESULT_DONE = 2;
    */
   DONE = 2,
 
   /**
-   * Nothing was left to do: the server's refusal is as good as success.
+   * Rejected by the API server because the object was already in the planned state.
    *
    * @generated from enum value: ACTION_RESULT_UNNEEDED = 3;
    */
   UNNEEDED = 3,
 
   /**
-   * Refused or impossible.
+   * Failed.
    *
    * @generated from enum value: ACTION_RESULT_FAILED = 4;
    */
   FAILED = 4,
 
   /**
-   * Sent and never answered: it may have been carried out.
+   * Sent without a response: the step may have been applied.
    *
    * @generated from enum value: ACTION_RESULT_UNKNOWN = 5;
    */
