@@ -174,7 +174,7 @@ async fn controller_that_may_not_discover_is_degraded_and_fails_no_probe() {
     let _answers = refuse(&server);
     let (controller, tasks, stop) = lead(&DISCOVERED, &server).await;
     let mut phases = controller.phases();
-    let failed = phases.wait_for(|phase| matches!(phase, Phase::Failed(_)));
+    let failed = phases.wait_for(|phase| matches!(phase, Phase::Unstarted(_)));
     timeout(Duration::from_secs(30), failed).await.unwrap().unwrap();
     assert_eq!(controller.check(), Ok(()));
     assert!(controller.degraded().is_some_and(|why| why.starts_with("discovery: ")));
@@ -187,7 +187,7 @@ async fn controller_that_cannot_be_built_is_degraded_and_fails_no_probe() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let (controller, tasks, stop) = lead(&MISCONFIGURED, &server).await;
     let mut phases = controller.phases();
-    phases.wait_for(|phase| matches!(phase, Phase::Failed(_))).await.unwrap();
+    phases.wait_for(|phase| matches!(phase, Phase::Unstarted(_))).await.unwrap();
     assert_eq!(controller.check(), Ok(()));
     assert_eq!(controller.degraded().as_deref(), Some("the flag is wrong"));
     stop.cancel();
