@@ -15,7 +15,6 @@ use super::blocking::BlockingPool;
 use super::caches::Caches;
 use super::change::QueuedChange;
 use super::clock_watch::ClockWatch;
-use super::contention::Contentions;
 use super::demand::{Demands, Explained, Explainer, Synced};
 use super::descriptor::{Build, BuildError, Built, Descriptor, Loop};
 use super::dynamic::{DynamicRoom, DynamicWatches, QueueOf, Supervisor};
@@ -481,7 +480,6 @@ impl Instance {
             demands: Demands::default(),
             causes,
             waits: Waits::default(),
-            contentions: Contentions::default(),
             terminating: TerminatingOwners::default(),
             report: Arc::clone(&runtime.report),
             watchdog: runtime.watchdog.clone(),

@@ -157,7 +157,7 @@ impl Round {
                 _ => false,
             })
         };
-        let mut conflicts = self.failures.iter().filter(|failure| failure.reason == "Conflict");
+        let mut conflicts = self.failures.iter().filter(|failure| failure.is_conflict());
         if self.conflicts >= MOST_CONFLICTS || !conflicts.any(|failure| is_urgent(&failure.key.name)) {
             let next = look.next_token.map_or(self.period, |token| token.min(self.period));
             return Plan { requeue_after: Some(next), ..plan }.with_note(Note::Looked(None));
