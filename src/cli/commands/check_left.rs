@@ -15,7 +15,8 @@ pub(super) fn command() -> Command {
         .about("Checks that no kube-controller-manager runs these controllers")
         .after_help(
             "Reads --controllers of the pods in kube-system with the label component=kube-controller-manager. Run it before\n\
-             Coxswain gets the controllers: on a node that still has the old list, both managers would run them.",
+             Coxswain gets the controllers: on a node that still has the old list, both managers would run them.\n\
+             A pod that starts a script is refused, because its flags cannot be read.",
         )
         .arg(
             Arg::new("name")
