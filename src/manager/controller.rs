@@ -177,7 +177,7 @@ impl HealthCheck for Controller {
 }
 
 /// Supervises one controller until `shutdown`, and returns how its last instance stopped. Reconciles in flight have
-/// `grace` to finish when it stops, or no limit.
+/// `grace` to finish when it stops, or no limit, unless the controller is wanted again before.
 pub async fn supervise(
     controller: Arc<Controller>,
     runtime: Arc<Runtime>,
@@ -270,9 +270,23 @@ async fn run_once(
         controller.set(Phase::Stopping);
     }
     *controller.running.write() = Parts::default();
-    let stop = instance.stop(grace).await;
+    let is_unwanted = matches!(ended, RunEnd::Unwanted);
+    let stop = instance.stop(grace, wanted_again(is_unwanted, wishes, shutdown)).await;
     tracing::info!(controller = name, "stopped");
     (ended, stop)
+}
+
+/// Returns when an order wants a controller again that an order has stopped: reconciles that hang must not keep it from starting. Never
+/// returns at the end of the term, or if the controller has failed.
+async fn wanted_again(is_unwanted: bool, wishes: &mut latest::Receiver<Wish>, shutdown: &CancellationToken) {
+    if is_unwanted && !shutdown.is_cancelled() {
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => {}
+            wanted = wishes.wait_for(|wish| wish.lead && wish.enabled) => if wanted.is_ok() { return },
+        }
+    }
+    std::future::pending().await
 }
 
 /// Lets an instance fill its caches and work until it is unwanted, or has failed and its delay is over.

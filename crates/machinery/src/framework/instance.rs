@@ -515,8 +515,9 @@ impl Instance {
         }
     }
 
-    /// Releases its informers, lets the reconciles in flight finish within `grace`, or without a limit, and aborts the others.
-    pub async fn stop(mut self, grace: Option<Duration>) -> Stop {
+    /// Releases its informers, lets the reconciles in flight finish within `grace`, or without a limit, and aborts the others. The end of
+    /// `cut_off` aborts them, too.
+    pub async fn stop(mut self, grace: Option<Duration>, cut_off: impl Future<Output = ()>) -> Stop {
         self.new_handlers.clear();
         self.registrations.clear();
         self.stopping.cancel();
@@ -530,7 +531,11 @@ impl Instance {
             each.worker.demands.close();
         }
         let drained = async { while self.tasks.join_next().await.is_some() {} };
-        let stop = within(grace, drained).await.map_or(Stop::Aborted, |()| Stop::Finished);
+        let stop = tokio::select! {
+            biased;
+            drained = within(grace, drained) => drained.map_or(Stop::Aborted, |()| Stop::Finished),
+            () = cut_off => Stop::Aborted,
+        };
         if stop == Stop::Aborted {
             tracing::warn!(controller = self.name, ?grace, "Reconciles did not end in time; aborting them");
             self.tasks.shutdown().await;
