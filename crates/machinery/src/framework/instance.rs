@@ -463,6 +463,7 @@ impl Instance {
         );
         freshness.longest_wait = settings.longest_wait;
         let wait_seats = WaitSeats::new(settings.waits_beside());
+        let reader = reader.clone().for_workers(settings.workers);
         let worker = Arc::new(Worker {
             controller: self.name,
             queue_name: each.queue,
@@ -471,7 +472,7 @@ impl Instance {
             settings,
             reconcile: each.reconcile,
             executor: executor.clone(),
-            reader: reader.clone(),
+            reader,
             freshness,
             explainer: explainer.clone(),
             clock: Arc::clone(&runtime.clock),
