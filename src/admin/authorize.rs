@@ -84,15 +84,15 @@ pub const METHODS: &[Method] = &[
 ];
 
 impl Method {
-    /// What is asked of the authorization; `name` restricts it, and an empty one means all.
-    pub fn attributes(&self, name: &str) -> ResourceAttributes {
+    /// What is asked of the authorization; `namespace` and `name` restrict it, and an empty one means all.
+    pub fn attributes(&self, namespace: &str, name: &str) -> ResourceAttributes {
         ResourceAttributes {
             verb: self.verb.to_owned(),
             group: GROUP.to_owned(),
             version: "v1".to_owned(),
             resource: self.resource.to_owned(),
             subresource: String::new(),
-            namespace: String::new(),
+            namespace: namespace.to_owned(),
             name: name.to_owned(),
         }
     }
@@ -136,6 +136,24 @@ pub(super) fn unauthenticated() -> Status {
     ErrorReply::new(Reason::Unauthenticated, message).into()
 }
 
+/// Lets the caller through who may do something in each of these namespaces, or says why not. Without a namespace, the caller must be allowed
+/// to do it everywhere.
+pub async fn check_in(
+    judge: &dyn Authorize,
+    refusals: &Lines,
+    extensions: &Extensions,
+    method: Method,
+    namespaces: &[String],
+) -> Result<Arc<UserInfo>, Status> {
+    if namespaces.is_empty() {
+        return check(judge, refusals, extensions, method, "").await;
+    }
+    for namespace in namespaces {
+        check_one(judge, refusals, extensions, method, (namespace, "")).await?;
+    }
+    caller(extensions)
+}
+
 /// Lets the caller through, or says why not.
 pub async fn check(
     judge: &dyn Authorize,
@@ -144,15 +162,28 @@ pub async fn check(
     method: Method,
     name: &str,
 ) -> Result<Arc<UserInfo>, Status> {
+    check_one(judge, refusals, extensions, method, ("", name)).await
+}
+
+async fn check_one(
+    judge: &dyn Authorize,
+    refusals: &Lines,
+    extensions: &Extensions,
+    method: Method,
+    (namespace, name): (&str, &str),
+) -> Result<Arc<UserInfo>, Status> {
     let user = caller(extensions)?;
     let Method { verb, resource, .. } = method;
-    match judge.authorize(&user, method.attributes(name)).await {
+    match judge.authorize(&user, method.attributes(namespace, name)).await {
         Ok(Decision::Allowed) => Ok(user),
         Ok(Decision::Denied { reason }) => {
             let mut message = format!("user {:?} cannot {verb} {resource} in group {GROUP:?}", user.name);
             if !name.is_empty() {
                 message =
                     format!("user {:?} cannot {verb} {resource} {name:?} in group {GROUP:?}", user.name);
+            }
+            if !namespace.is_empty() {
+                message = format!("{message} in namespace {namespace:?}");
             }
             if !reason.is_empty() {
                 message = format!("{message}: {reason}");

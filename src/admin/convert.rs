@@ -53,14 +53,14 @@ pub(super) fn phase(phase: &Phase) -> proto::Phase {
         Phase::Stopping => proto::Phase::Stopping,
         Phase::Disabled => proto::Phase::Disabled,
         Phase::Skipped(_) => proto::Phase::Skipped,
-        Phase::Failed(_) => proto::Phase::Failed,
+        Phase::Failed(_) | Phase::Unstarted(_) => proto::Phase::Failed,
         Phase::NotImplemented => proto::Phase::NotImplemented,
     }
 }
 
 pub(super) fn phase_reason(phase: &Phase) -> &str {
     match phase {
-        Phase::Skipped(reason) | Phase::Failed(reason) => reason,
+        Phase::Skipped(reason) | Phase::Failed(reason) | Phase::Unstarted(reason) => reason,
         _ => "",
     }
 }
@@ -152,7 +152,7 @@ pub(super) fn controller(
 /// Whether a controller is well, and what is wrong otherwise.
 pub(super) fn health(phase: &Phase, unhealthy: Option<&String>) -> (proto::Health, String) {
     match (phase, unhealthy) {
-        (Phase::Failed(reason), _) => (proto::Health::Unhealthy, reason.clone()),
+        (Phase::Failed(reason) | Phase::Unstarted(reason), _) => (proto::Health::Unhealthy, reason.clone()),
         // What waits for its caches should run, and does not.
         (Phase::Starting | Phase::Running, Some(wrong)) => (proto::Health::Unhealthy, wrong.clone()),
         (Phase::Running, None) => (proto::Health::Healthy, String::new()),

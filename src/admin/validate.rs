@@ -15,7 +15,7 @@ pub const MIN_DURATION: Duration = Duration::from_secs(1);
 /// The longest override.
 pub const MAX_DURATION: Duration = Duration::from_hours(366 * 24);
 /// Values in a filter's list.
-const MAX_VALUES: usize = 100;
+pub(super) const MAX_VALUES: usize = 100;
 /// Longest name of anything: an object, a controller, a replica.
 const MAX_NAME_BYTES: usize = 512;
 /// `min_interval` of counts.

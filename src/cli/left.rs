@@ -1,21 +1,31 @@
 //! Finds the kube-controller-managers that still run controllers which Coxswain is to get. Pure: pods are handed in.
 
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::Pod;
 
 use super::uninstall::is_of_release;
 use coxswain_machinery::framework::Descriptor;
 use coxswain_machinery::options::{self, Config};
 
 const PROGRAM: &str = "kube-controller-manager";
+const COXSWAIN: &str = "coxswain";
 const FLAG: &str = "controllers";
+
+/// The command line of kube-controller-manager in a pod.
+enum CommandLine {
+    /// Its flags.
+    Flags(Vec<String>),
+    /// The reason why the flags cannot be read.
+    Unreadable(String),
+}
 
 /// Returns the number of kube-controller-managers among these pods, none of which runs one of the controllers.
 ///
 /// # Errors
 /// No pod runs kube-controller-manager; or the pods that run one of the controllers, or whose flags cannot be read.
 pub(super) fn check(pods: &[Pod], wanted: &[&Descriptor]) -> Result<usize, String> {
-    let managers: Vec<(&Pod, &Container)> =
-        pods.iter().filter(|pod| !is_of_release(pod) && !has_ended(pod)).filter_map(manager).collect();
+    let running = pods.iter().filter(|pod| !is_of_release(pod) && !has_ended(pod));
+    let managers: Vec<(&Pod, CommandLine)> =
+        running.filter_map(|pod| Some((pod, command_line(pod)?))).collect();
     if managers.is_empty() {
         return Err(
             "no pod with the label component=kube-controller-manager runs kube-controller-manager; check \
@@ -25,8 +35,8 @@ pub(super) fn check(pods: &[Pod], wanted: &[&Descriptor]) -> Result<usize, Strin
     }
     let problems: Vec<String> = managers
         .iter()
-        .filter_map(|(pod, container)| {
-            let why = match kept(container, wanted) {
+        .filter_map(|(pod, line)| {
+            let why = match kept(line, wanted) {
                 Ok(names) if names.is_empty() => return None,
                 Ok(names) => format!("runs {}", names.join(", ")),
                 Err(error) => error,
@@ -37,11 +47,13 @@ pub(super) fn check(pods: &[Pod], wanted: &[&Descriptor]) -> Result<usize, Strin
     if problems.is_empty() { Ok(managers.len()) } else { Err(problems.join("; ")) }
 }
 
-/// The names of the controllers that a container runs.
-fn kept<'a>(container: &Container, wanted: &[&'a Descriptor]) -> Result<Vec<&'a str>, String> {
-    let command = container.command.iter().flatten().skip(1);
-    let words: Vec<String> = command.chain(container.args.iter().flatten()).cloned().collect();
-    let flags = options::split(&words).map_err(|error| error.to_string())?;
+/// The names of the controllers that a kube-controller-manager runs.
+fn kept<'a>(line: &CommandLine, wanted: &[&'a Descriptor]) -> Result<Vec<&'a str>, String> {
+    let words = match line {
+        CommandLine::Flags(words) => words,
+        CommandLine::Unreadable(why) => return Err(why.clone()),
+    };
+    let flags = options::split(words).map_err(|error| error.to_string())?;
     let given: Vec<_> = flags.iter().filter(|written| written.flag.name() == FLAG).collect();
     let mut config = Config::default();
     config.flags.controllers = if given.is_empty() {
@@ -52,14 +64,44 @@ fn kept<'a>(container: &Container, wanted: &[&'a Descriptor]) -> Result<Vec<&'a 
     Ok(wanted.iter().filter(|wanted| config.selection(wanted).selected).map(|wanted| wanted.name).collect())
 }
 
-/// The pod and its container that runs kube-controller-manager. A container without a command runs the program of its image.
-fn manager(pod: &Pod) -> Option<(&Pod, &Container)> {
+/// The command line of the kube-controller-manager of a labeled pod; `None` if the pod runs Coxswain instead. A wrapper, such as `go-runner`
+/// or `tini`, has the program among its arguments. A script hides it.
+fn command_line(pod: &Pod) -> Option<CommandLine> {
     let containers = &pod.spec.as_ref()?.containers;
-    let is_manager = |container: &&Container| match container.command.as_deref().unwrap_or_default() {
-        [] => containers.len() == 1,
-        [program, ..] => program.rsplit('/').next() == Some(PROGRAM),
-    };
-    containers.iter().find(is_manager).map(|container| (pod, container))
+    let lines: Vec<Vec<&String>> = containers
+        .iter()
+        .map(|container| container.command.iter().chain(&container.args).flatten().collect())
+        .collect();
+    if let Some(flags) = lines.iter().find_map(|words| after(words, PROGRAM)) {
+        return Some(CommandLine::Flags(flags));
+    }
+    if lines.iter().any(|words| after(words, COXSWAIN).is_some()) {
+        return None;
+    }
+    // The program of the image, whose flags are the arguments.
+    if let [only] = containers.as_slice()
+        && only.command.iter().flatten().next().is_none()
+    {
+        return Some(CommandLine::Flags(only.args.clone().unwrap_or_default()));
+    }
+    let programs: Vec<&str> = containers
+        .iter()
+        .map(|container| match container.command.iter().flatten().next() {
+            Some(program) => program.as_str(),
+            None => container.name.as_str(),
+        })
+        .collect();
+    let why = format!(
+        "starts {}, which may start kube-controller-manager: compare --controllers of its process by hand",
+        programs.join(", ")
+    );
+    Some(CommandLine::Unreadable(why))
+}
+
+/// The words after the first one that names this program.
+fn after(words: &[&String], program: &str) -> Option<Vec<String>> {
+    let at = words.iter().position(|word| word.rsplit('/').next() == Some(program))?;
+    Some(words[at + 1..].iter().map(|word| (*word).clone()).collect())
 }
 
 fn has_ended(pod: &Pod) -> bool {

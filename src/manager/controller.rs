@@ -6,7 +6,7 @@
 //! object works on, and is degraded until it can reconcile that object: no probe fails for it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -47,9 +47,6 @@ pub struct Controller {
     wish: latest::Sender<Wish>,
     running: RwLock<Parts>,
     restarts: AtomicU32,
-    /// Whether its last failure is one that a restart of the process would not mend: of the configuration, of credentials, of the API
-    /// server.
-    is_beyond_restarts: AtomicBool,
     event_logger: Arc<EventLogger>,
 }
 
@@ -76,7 +73,6 @@ impl Controller {
             wish: latest::Sender::new(Wish { lead: false, enabled }),
             running: RwLock::default(),
             restarts: AtomicU32::new(0),
-            is_beyond_restarts: AtomicBool::new(false),
             event_logger,
         }
     }
@@ -164,13 +160,13 @@ impl HealthCheck for Controller {
 
     fn check(&self) -> Result<(), String> {
         match self.phase() {
-            Phase::Failed(why) if !self.is_beyond_restarts.load(Ordering::Relaxed) => Err(why),
+            Phase::Failed(why) => Err(why),
             _ => Ok(()),
         }
     }
 
     fn degraded(&self) -> Option<String> {
-        if let Phase::Failed(why) = self.phase() {
+        if let Phase::Failed(why) | Phase::Unstarted(why) = self.phase() {
             return Some(why);
         }
         let running = self.running.read();
@@ -181,7 +177,7 @@ impl HealthCheck for Controller {
 }
 
 /// Supervises one controller until `shutdown`, and returns how its last instance stopped. Reconciles in flight have
-/// `grace` to finish when it stops, or no limit.
+/// `grace` to finish when it stops, or no limit, unless the controller is wanted again before.
 pub async fn supervise(
     controller: Arc<Controller>,
     runtime: Arc<Runtime>,
@@ -260,12 +256,10 @@ async fn run_once(
         }
         Err(error) => {
             tracing::error!(controller = name, %error, "Failed to start the controller; retrying");
-            controller.is_beyond_restarts.store(true, Ordering::Relaxed);
-            controller.set(Phase::Failed(error.to_string()));
+            controller.set(Phase::Unstarted(error.to_string()));
             return (wait_out(RESTART.next(failures), wishes, shutdown).await, Stop::Finished);
         }
     };
-    controller.is_beyond_restarts.store(false, Ordering::Relaxed);
     *controller.running.write() = Parts {
         loops: instance.loops().to_vec(),
         watched: instance.watched().to_vec(),
@@ -276,9 +270,23 @@ async fn run_once(
         controller.set(Phase::Stopping);
     }
     *controller.running.write() = Parts::default();
-    let stop = instance.stop(grace).await;
+    let is_unwanted = matches!(ended, RunEnd::Unwanted);
+    let stop = instance.stop(grace, wanted_again(is_unwanted, wishes, shutdown)).await;
     tracing::info!(controller = name, "Controller stopped");
     (ended, stop)
+}
+
+/// Returns when an order wants a controller again that an order has stopped: reconciles that hang must not keep it from starting. Never
+/// returns at the end of the term, or if the controller has failed.
+async fn wanted_again(is_unwanted: bool, wishes: &mut latest::Receiver<Wish>, shutdown: &CancellationToken) {
+    if is_unwanted && !shutdown.is_cancelled() {
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => {}
+            wanted = wishes.wait_for(|wish| wish.lead && wish.enabled) => if wanted.is_ok() { return },
+        }
+    }
+    std::future::pending().await
 }
 
 /// Lets an instance fill its caches and work until it is unwanted, or has failed and its delay is over.

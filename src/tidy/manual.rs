@@ -146,6 +146,13 @@ fn delay(pending: &str) -> String {
     }
 }
 
+/// The facts of an alert's rules that its page repeats.
+#[derive(Default)]
+struct AlertFacts<'a> {
+    severities: Vec<&'a str>,
+    delays: Vec<String>,
+}
+
 #[test]
 fn every_alert_has_a_page_with_the_facts_of_its_rule() {
     let rules = fs::read_to_string(root().join("deploy/prometheus/rules.yaml")).expect("the rules");
@@ -154,24 +161,22 @@ fn every_alert_has_a_page_with_the_facts_of_its_rule() {
     let rules = rules.flat_map(|group| group["rules"].as_sequence().expect("rules"));
     let mut pages = pages();
     let index = pages.remove("operations-alerts.md").expect("the list of alerts");
-    let mut severities: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    let mut delays: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut facts: BTreeMap<&str, AlertFacts<'_>> = BTreeMap::new();
     let mut complaints = Vec::new();
     for rule in rules {
         let Some(alert) = rule["alert"].as_str() else { continue };
-        let severity = rule["labels"]["severity"].as_str().expect("a severity");
-        severities.entry(alert).or_default().push(severity);
         let file = format!("alerts/{}.md", alert.to_lowercase());
         let page = pages.get(&file).map_or("", String::as_str);
         let url = rule["annotations"]["runbook_url"].as_str().unwrap_or_default();
         if !url.ends_with(&format!("/docs/{file}")) {
             complaints.push(format!("{alert}: runbook_url is {url}, not the page docs/{file}"));
         }
+        let facts = facts.entry(alert).or_default();
+        facts.severities.push(rule["labels"]["severity"].as_str().expect("a severity"));
         let delay = delay(rule["for"].as_str().unwrap_or("0m"));
-        let delays = delays.entry(alert).or_default();
         // Linear: an alert has at most two rules.
-        if !delays.contains(&delay) {
-            delays.push(delay);
+        if !facts.delays.contains(&delay) {
+            facts.delays.push(delay);
         }
         for due in [&format!("# {alert}\n"), "| Impact | ", "## Check", "## Fix"] {
             if !page.contains(due) {
@@ -179,24 +184,19 @@ fn every_alert_has_a_page_with_the_facts_of_its_rule() {
             }
         }
     }
-    for (alert, delays) in &delays {
-        let delays: Vec<&str> = delays.iter().map(String::as_str).collect();
-        let file = format!("alerts/{}.md", alert.to_lowercase());
-        if !pages.get(&file).is_some_and(|page| page.contains(&format!("| Fires | {} |", delays.join(", "))))
-        {
-            complaints.push(format!("docs/{file}: the alert fires {}", delays.join(", ")));
-        }
-    }
-    for (alert, severities) in &severities {
+    for (alert, AlertFacts { severities, delays }) in &facts {
         let (file, severities) = (format!("alerts/{}.md", alert.to_lowercase()), severities.join(", "));
-        if !pages.get(&file).is_some_and(|page| page.contains(&format!("| Severity | {severities} |"))) {
-            complaints.push(format!("docs/{file}: the severity is {severities}"));
+        let page = pages.get(&file).map_or("", String::as_str);
+        for row in [format!("| Severity | {severities} |"), format!("| Fires | {} |", delays.join(", "))] {
+            if !page.contains(&row) {
+                complaints.push(format!("docs/{file} lacks {row:?}"));
+            }
         }
         if !index.contains(&format!("| [{alert}]({file}) | {severities} |")) {
             complaints.push(format!("docs/operations-alerts.md lacks {alert}, {severities}"));
         }
     }
     let count = pages.keys().filter(|name| name.starts_with("alerts/")).count();
-    assert_eq!(count, severities.len(), "pages of alerts that do not exist");
+    assert_eq!(count, facts.len(), "pages of alerts that do not exist");
     complain(&complaints);
 }

@@ -122,7 +122,7 @@ live_reads! {
         DEVICE_CLAIM = ("claim", "GET resourceclaims", 0,
             "The status of a pod names a claim that the cache lacks.");
         DEVICE_CONSUMER = ("consumer", "GET pods, podgroups", 0,
-            "A claim is reserved for a pod or PodGroup that the cache lacks.");
+            "A claim is reserved for a pod or PodGroup that the cache lacks and whose deletion no watch has shown.");
     }
     "service-cidr-controller" {
         SERVICE_ADDRESSES = ("addresses", "LIST ipaddresses", 0,

@@ -192,7 +192,7 @@ impl Body {
     pub fn severity(&self) -> Severity {
         match self {
             Self::ReconcileFailed { retry: false, .. }
-            | Self::PhaseChanged { current: Phase::Failed(_), .. }
+            | Self::PhaseChanged { current: Phase::Failed(_) | Phase::Unstarted(_), .. }
             | Self::OverrideChanged { change: OverrideChange::Invalid, .. } => Severity::Error,
             Self::ReconcileFailed { retry: true, .. }
             | Self::ReconcileRequeued { cause: Requeue::Failure, .. }

@@ -2,9 +2,9 @@
 
 use tonic::{Request, Response, Status};
 
-use super::watch::{Feed, answers};
+use super::watch::{Feed, answers_in};
 use super::{Answers, Shared};
-use crate::admin::authorize::STREAM_EVENTS;
+use crate::admin::authorize::{self, STREAM_EVENTS};
 use crate::admin::errors::{ErrorReply, Reason, Violations};
 use crate::admin::events::{EncodedResponse, LogItem, LogReader};
 use crate::admin::metrics::AdminMetrics;
@@ -24,8 +24,13 @@ impl EventService for Service {
         request: Request<proto::StreamEventsRequest>,
     ) -> Result<Response<Self::StreamEventsStream>, Status> {
         let shared = &self.0;
-        shared.allow(request.extensions(), STREAM_EVENTS, "").await?;
         let (_, caller, request) = request.into_parts();
+        // Before anything of the request is read.
+        authorize::caller(&caller)?;
+        let mut namespaces =
+            request.filter.as_ref().map(|filter| filter.namespaces.clone()).unwrap_or_default();
+        namespaces.truncate(validate::MAX_VALUES);
+        shared.allow_in(&caller, STREAM_EVENTS, &namespaces).await?;
         let mut violations = Violations::default();
         let names = shared.manager.names();
         let filter = validate::event_filter(request.filter.as_ref(), names, &mut violations);
@@ -44,7 +49,7 @@ impl EventService for Service {
                 .with("newest_sequence", error.newest.to_string())
         })?;
         let feed = EventFeed { reader, log_id: log.id().to_owned(), metrics: shared.metrics.clone() };
-        Ok(Response::new(answers(shared, &caller, Some(STREAM_EVENTS), feed)?))
+        Ok(Response::new(answers_in(shared, &caller, (Some(STREAM_EVENTS), namespaces), feed)?))
     }
 }
 

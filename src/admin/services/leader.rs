@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::time::{Instant, interval_at, sleep_until};
 use tonic::{Request, Response, Status};
 
@@ -130,6 +131,7 @@ impl LeaderService for Service {
         let audit = Audit::begin(&user, &extensions, STEP_DOWN, shared.manager.identity(), &request.reason);
         let audit = audit.with_terms(request.force, None);
         let (task, asked, by) = (shared.clone(), request.clone(), Arc::clone(&user));
+        let term = shared.acquired();
         let carried_out = shared.carry_out(&by, MutationClass::StepDown, |caller| async move {
             let successor = Some(asked.successor_identity.as_str()).filter(|identity| !identity.is_empty());
             let done = task.manager.step_down(successor).await.map_err(|error| task.kept(&error));
@@ -147,7 +149,7 @@ impl LeaderService for Service {
         });
         carried_out.await?;
         if request.wait {
-            shared.wait_for_another_leader().await?;
+            shared.wait_for_next_leader(term, request.force).await?;
         }
         let View { leader, .. } = View::of(&*shared.manager, "")?;
         Ok(Response::new(proto::StepDownResponse { leader: Some(leader) }))
@@ -222,16 +224,34 @@ impl Shared {
         Err(ErrorReply::new(Reason::NoCandidate, message).into())
     }
 
-    /// Returns once another replica leads.
-    async fn wait_for_another_leader(&self) -> Result<(), Status> {
+    /// Returns the time at which the main Lease was acquired, if it is held.
+    fn acquired(&self) -> Option<Timestamp> {
+        let leases = self.manager.leases();
+        let record = leases.first()?.record.as_ref()?;
+        Some(record.acquired).filter(|_| !record.holder.is_empty())
+    }
+
+    /// Returns once another replica leads, or once this one leads again if `may_return`; `term` is the time at which the term that
+    /// was given up began.
+    async fn wait_for_next_leader(&self, term: Option<Timestamp>, may_return: bool) -> Result<(), Status> {
         let until = Instant::now() + WAIT;
         let mut changes = self.manager.changes();
         loop {
             changes.mark_unchanged();
             let leases = self.manager.leases();
-            let holder = leases.first().and_then(|main| main.record.as_ref()).map(|record| &record.holder);
+            let main = leases.first();
+            let holder = main.and_then(|main| main.record.as_ref()).map(|record| &record.holder);
             if holder.is_some_and(|holder| !holder.is_empty() && holder != self.manager.identity()) {
                 return Ok(());
+            }
+            if main.is_some_and(|main| main.leading) && self.acquired() != term {
+                if may_return {
+                    return Ok(());
+                }
+                let me = self.manager.identity();
+                let message =
+                    format!("leadership was given up, and no other replica took it: {me} leads again");
+                return Err(ErrorReply::new(Reason::NoCandidate, message).into());
             }
             tokio::select! {
                 biased;

@@ -37,7 +37,7 @@ use tower::{Layer as _, Service, ServiceExt as _};
 use tower_http::cors::{AllowOrigin, CorsLayer};
 use tracing::Instrument as _;
 
-use super::authorize::{Authorize, Method, check};
+use super::authorize::{Authorize, Method, check, check_in};
 use super::convert::address_of;
 use super::deadline::DeadlineLayer;
 use super::errors::{ErrorReply, Reason};
@@ -150,6 +150,16 @@ impl Shared {
         name: &str,
     ) -> Result<Arc<UserInfo>, Status> {
         check(&*self.authorizer, &self.refusals, extensions, method, name).await
+    }
+
+    /// Who calls, if they may do it in each of these namespaces, or everywhere without one.
+    async fn allow_in(
+        &self,
+        extensions: &Extensions,
+        method: Method,
+        namespaces: &[String],
+    ) -> Result<Arc<UserInfo>, Status> {
+        check_in(&*self.authorizer, &self.refusals, extensions, method, namespaces).await
     }
 
     /// Runs a mutation as a task of the manager, which ends it even if the caller hangs up or its deadline passes. The

@@ -251,7 +251,7 @@ impl Shared {
                 // Nobody who orders all controllers, or leaves one to the flags, waits for those that can't run.
                 Phase::NotImplemented => !run || may_be_skipped,
                 Phase::Skipped(_) if !run || may_be_skipped => true,
-                Phase::Failed(why) if run => {
+                Phase::Failed(why) | Phase::Unstarted(why) if run => {
                     let message = format!("{} failed and will be restarted: {why}", state.name);
                     return Err(ErrorReply::new(Reason::ControllerFailed, message)
                         .violates(state.name, why)

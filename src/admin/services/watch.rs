@@ -12,7 +12,7 @@ use tonic::{Code, Extensions, Status};
 
 use super::places::StreamPlace;
 use super::{Answers, Shared, shutting_down};
-use crate::admin::authorize::{Authorize, Method, caller, check};
+use crate::admin::authorize::{Authorize, Method, caller, check_in};
 use crate::admin::errors::{ErrorReply, Reason};
 use coxswain_machinery::serve::{Lines, UserInfo};
 
@@ -37,6 +37,8 @@ struct Reviewed {
     authorizer: Arc<dyn Authorize>,
     refusals: Arc<Lines>,
     method: Method,
+    /// The namespaces of which the stream shows objects; without one, all.
+    namespaces: Vec<String>,
     user: Arc<UserInfo>,
 }
 
@@ -45,7 +47,8 @@ impl Reviewed {
     async fn refusal(&self) -> Option<Status> {
         let mut extensions = Extensions::new();
         extensions.insert(Arc::clone(&self.user));
-        let outcome = check(&*self.authorizer, &self.refusals, &extensions, self.method, "").await;
+        let outcome =
+            check_in(&*self.authorizer, &self.refusals, &extensions, self.method, &self.namespaces).await;
         outcome.err().filter(|status| status.code() == Code::PermissionDenied)
     }
 }
@@ -102,12 +105,23 @@ pub(super) fn answers<F: Feed>(
     method: Option<Method>,
     feed: F,
 ) -> Result<Answers<F::Message>, Status> {
+    answers_in(shared, extensions, (method, Vec::new()), feed)
+}
+
+/// The same for a stream that shows objects of these namespaces only.
+pub(super) fn answers_in<F: Feed>(
+    shared: &Shared,
+    extensions: &Extensions,
+    (method, namespaces): (Option<Method>, Vec<String>),
+    feed: F,
+) -> Result<Answers<F::Message>, Status> {
     let place = shared.places.take(extensions)?;
     let review = match method {
         Some(method) => Some(Arc::new(Reviewed {
             authorizer: Arc::clone(&shared.authorizer),
             refusals: Arc::clone(&shared.refusals),
             method,
+            namespaces,
             user: caller(extensions)?,
         })),
         None => None,

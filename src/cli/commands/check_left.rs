@@ -15,7 +15,8 @@ pub(super) fn command() -> Command {
         .about("Check that no kube-controller-manager runs these controllers")
         .after_help(
             "Reads --controllers of the pods in kube-system with the label component=kube-controller-manager. Run it before\n\
-             you enable the controllers in Coxswain: a kube-controller-manager with the old list would also run them.",
+             you enable the controllers in Coxswain: a kube-controller-manager with the old list would also run them.\n\
+             A pod that starts a script is refused, because its flags cannot be read.",
         )
         .arg(
             Arg::new("name")

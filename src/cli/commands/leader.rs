@@ -123,6 +123,8 @@ pub(super) async fn run_step_down(matches: &ArgMatches, context: &Context) -> Re
     let (me, holder) = (clean(&leader.replica_identity), clean(&leader.holder_identity));
     let line = if request.dry_run {
         format!("{me} would step down (dry run)\n")
+    } else if request.wait && holder == me {
+        format!("{me} has stepped down and leads again; nobody else took over\n")
     } else if holder.is_empty() || holder == me {
         format!("{me} is stepping down; no other replica leads yet\n")
     } else {

@@ -59,3 +59,29 @@ fn pods_that_run_no_kube_controller_manager_prove_nothing() {
         assert!(why.starts_with("no pod with the label"), "{why}");
     }
 }
+
+/// A wrapper takes the program as an argument. A script hides the flags, and its pod may run every controller.
+#[test]
+fn kube_controller_manager_in_a_wrapper_is_named() {
+    const LEFT: &str = "--controllers=*,-cronjob,-job";
+    let left = || pod("node-1", &["kube-controller-manager", LEFT], &[]);
+    let runner = |flag: &str| {
+        pod("node-2", &["/go-runner"], &["--log-file=/k.log", "/usr/local/bin/kube-controller-manager", flag])
+    };
+    assert_eq!(
+        checked(&[left(), runner("--controllers=*,-job")]),
+        Err("node-2: runs cronjob-controller".into())
+    );
+    assert_eq!(checked(&[left(), runner(LEFT)]), Ok(2));
+    let entrypoint = pod("node-2", &[], &["kube-controller-manager", "--controllers=job"]);
+    assert_eq!(checked(&[left(), entrypoint]), Err("node-2: runs job-controller".into()));
+    let shell =
+        pod("node-2", &["/bin/sh", "-c", "exec kube-controller-manager --controllers=* >>/k.log"], &[]);
+    let script = pod("node-3", &["/start.sh"], &[LEFT]);
+    for (hidden, program) in [(shell, "node-2: starts /bin/sh,"), (script, "node-3: starts /start.sh,")] {
+        let why = checked(&[left(), hidden]).unwrap_err();
+        assert!(why.starts_with(program) && why.ends_with("by hand"), "{why}");
+    }
+    let taken_over = pod("node-2", &["/go-runner"], &["/usr/local/bin/coxswain", "--controllers=*"]);
+    assert_eq!(checked(&[left(), taken_over]), Ok(1));
+}

@@ -87,20 +87,19 @@ async fn controllers_are_switched() {
 #[tokio::test]
 async fn a_controller_is_restarted_by_an_override_that_ends_at_once() {
     let replica = Replica::start().await;
-    let name = "deployment-controller";
-    let disabled = || {
+    let disabled = |name: &str| {
         replica.manager.state.lock().overrides.entry(name).is_some_and(|entry| entry.order == Order::Disabled)
     };
-    let obey = async {
+    let obey = async |name| {
         for (wanted, phase) in [(true, Phase::Disabled), (false, Phase::Running)] {
-            while disabled() != wanted {
+            while disabled(name) != wanted {
                 tokio::time::sleep(std::time::Duration::from_millis(5)).await;
             }
             replica.manager.set_phase(name, phase);
         }
     };
     let line = ["restart", "deployment", "--reason", "a reconcile hangs"];
-    let (ran, ()) = tokio::join!(replica.run(&line), obey);
+    let (ran, ()) = tokio::join!(replica.run(&line), obey("deployment-controller"));
     assert_eq!((ran.exit, ran.out.as_str()), (Exit::Done, "deployment-controller restarted\n"), "{ran:?}");
     assert_eq!(replica.manager.state.lock().writes, 2);
     let shown = json_of(&replica.run(&["controller", "deployment", "-o", "json"]).await);
@@ -117,6 +116,17 @@ async fn a_controller_is_restarted_by_an_override_that_ends_at_once() {
     let off = replica.run(&["restart", "token-cleaner-controller"]).await;
     assert!(off.exit == Exit::Refused && off.err.contains("--controllers does not select it"), "{off:?}");
     assert_eq!(replica.run(&["restart", "nothing"]).await.exit, Exit::NotFound);
+    let (both, ()) =
+        tokio::join!(replica.run(&["restart", "deployment", "replicaset"]), obey("replicaset-controller"));
+    assert_eq!(
+        (both.exit, both.out.as_str()),
+        (Exit::Refused, "replicaset-controller restarted\n"),
+        "{both:?}"
+    );
+    assert!(
+        both.err.contains("deployment: restart deployment-controller: an override is in force"),
+        "{both:?}"
+    );
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -12,11 +13,18 @@ use tokio_util::sync::CancellationToken;
 use super::{manager, manager_of, manager_with};
 use crate::manager::{Controller, EventLogger, supervise};
 use coxswain_controllers::registry::REGISTRY;
-use coxswain_machinery::framework::{BuildError, DefaultState, Descriptor, Phase, Stop};
+use coxswain_machinery::api::kinds::PODS;
+use coxswain_machinery::framework::{
+    BuildError, Built, DefaultState, Descriptor, Loop, LoopSettings, Observation, ObserveError, Phase, Read,
+    Reads, Room, RoomAdapter, Stop,
+};
 use coxswain_machinery::model::clock::SystemClock;
+use coxswain_machinery::model::live_reads::TEST_READ;
+use coxswain_machinery::model::{Failure, Key, Plan};
 use coxswain_machinery::options::Flags;
 use coxswain_machinery::serve::{Detail, HealthCheck as _, Probe, Unobserved};
 
+const SECOND: Option<Duration> = Some(Duration::from_secs(1));
 const TOKENS: &str = "serviceaccount-token-controller";
 
 #[tokio::test(start_paused = true)]
@@ -135,15 +143,59 @@ static MISCONFIGURED: Descriptor = Descriptor {
     build: Some(|_| Err(BuildError::Invalid("the flag is wrong".to_owned()))),
 };
 
+/// A room that waits for an answer of the API server.
+struct ReadsLive;
+
+impl Room for ReadsLive {
+    type View = ();
+
+    fn observe(&self, key: &Key, _: &[Failure], read: &Reads) -> Result<Observation<()>, ObserveError> {
+        Ok(match read.object(&PODS, key) {
+            None => Observation::Needs(vec![TEST_READ.of(Read::Object(&PODS, key.clone()))]),
+            Some(_) => Observation::Nothing,
+        })
+    }
+
+    fn plan((): &(), _: Timestamp) -> Plan {
+        Plan::default()
+    }
+}
+
+/// Its only reconcile waits for the API server.
+static WAITING: Descriptor = Descriptor {
+    name: "waiting-controller",
+    description: "Waits for an answer.",
+    build: Some(|_| {
+        Ok(Built {
+            loops: vec![Loop {
+                queue: "waiting",
+                kind: None,
+                settings: LoopSettings { seeds: vec![Key::new("ns", "pod")], ..LoopSettings::default() },
+                wake_ups: Vec::new(),
+                reconcile: Arc::new(RoomAdapter::new(ReadsLive)),
+            }],
+        })
+    }),
+    aliases: &[],
+    gates: &[],
+    default: DefaultState::On,
+    cloud: false,
+    special: false,
+    service_account: None,
+    event_source: None,
+    writes: &[],
+};
+
 /// Starts a controller that is to lead, under a manager of this API server.
 async fn lead(
     descriptor: &'static Descriptor,
     server: &TcpListener,
+    grace: Option<Duration>,
 ) -> (Arc<Controller>, JoinSet<Stop>, CancellationToken) {
     let manager = Box::pin(manager_of(&format!("http://{}", server.local_addr().unwrap()))).await;
     let event_logger = Arc::new(EventLogger::new(Arc::new(SystemClock)));
     let controller = Arc::new(Controller::new(descriptor, Phase::Standby, true, event_logger));
-    let (grace, stop) = (Some(Duration::from_secs(1)), CancellationToken::new());
+    let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
     tasks.spawn(supervise(Arc::clone(&controller), Arc::clone(&manager.runtime), grace, stop.clone()));
     controller.wish(|wish| wish.lead = true);
@@ -172,9 +224,9 @@ fn refuse(server: &TcpListener) -> JoinSet<()> {
 async fn controller_that_may_not_discover_is_degraded_and_fails_no_probe() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let _answers = refuse(&server);
-    let (controller, tasks, stop) = lead(&DISCOVERED, &server).await;
+    let (controller, tasks, stop) = lead(&DISCOVERED, &server, SECOND).await;
     let mut phases = controller.phases();
-    let failed = phases.wait_for(|phase| matches!(phase, Phase::Failed(_)));
+    let failed = phases.wait_for(|phase| matches!(phase, Phase::Unstarted(_)));
     timeout(Duration::from_secs(30), failed).await.unwrap().unwrap();
     assert_eq!(controller.check(), Ok(()));
     assert!(controller.degraded().is_some_and(|why| why.starts_with("discovery: ")));
@@ -185,11 +237,32 @@ async fn controller_that_may_not_discover_is_degraded_and_fails_no_probe() {
 #[tokio::test(start_paused = true)]
 async fn controller_that_cannot_be_built_is_degraded_and_fails_no_probe() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (controller, tasks, stop) = lead(&MISCONFIGURED, &server).await;
+    let (controller, tasks, stop) = lead(&MISCONFIGURED, &server, SECOND).await;
     let mut phases = controller.phases();
-    phases.wait_for(|phase| matches!(phase, Phase::Failed(_))).await.unwrap();
+    phases.wait_for(|phase| matches!(phase, Phase::Unstarted(_))).await.unwrap();
     assert_eq!(controller.check(), Ok(()));
     assert_eq!(controller.degraded().as_deref(), Some("the flag is wrong"));
+    stop.cancel();
+    tasks.join_all().await;
+}
+
+/// `--controller-shutdown-timeout=0` gives reconciles all the time that they need. A controller that is to run again must not wait for them.
+#[tokio::test(start_paused = true)]
+async fn controller_that_stops_without_a_limit_starts_again_when_it_is_wanted() {
+    // It takes connections and never answers.
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (controller, tasks, stop) = lead(&WAITING, &server, None).await;
+    let mut phases = controller.phases();
+    phases.wait_for(|phase| *phase == Phase::Running).await.unwrap();
+    while controller.loops().iter().all(|work| !work.queue().is_empty() || work.stats().syncs() > 0) {
+        tokio::task::yield_now().await;
+    }
+    let began = tokio::time::Instant::now();
+    controller.wish(|wish| wish.enabled = false);
+    phases.wait_for(|phase| *phase == Phase::Stopping).await.unwrap();
+    controller.wish(|wish| wish.enabled = true);
+    phases.wait_for(|phase| *phase == Phase::Running).await.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
     stop.cancel();
     tasks.join_all().await;
 }
@@ -198,7 +271,7 @@ async fn controller_that_cannot_be_built_is_degraded_and_fails_no_probe() {
 async fn a_controller_that_waits_for_discovery_can_be_disabled() {
     // It takes connections and never answers.
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (controller, tasks, stop) = lead(&DISCOVERED, &server).await;
+    let (controller, tasks, stop) = lead(&DISCOVERED, &server, SECOND).await;
     let mut phases = controller.phases();
     phases.wait_for(|phase| *phase == Phase::Starting).await.unwrap();
     tokio::task::yield_now().await;

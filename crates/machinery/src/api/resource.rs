@@ -332,5 +332,7 @@ message! {
         8 => resource_slice_count: Option<i32>,
         /// Its generation.
         9 => generation: i64,
+        /// Why its devices are not counted.
+        10 => validation_error: Option<Str>,
     }
 }

@@ -2,12 +2,13 @@
 //!
 //! Steps run in order; the first that fails ends the plan, unless the plan says that it goes on without it. What was written is reported, so that the framework can hold
 //! the key back until the caches have seen it; what failed is reported, so that the room can plan once more with the
-//! failure in hand. Nothing here reads a cache or retries.
+//! failure in hand. Nothing here reads a cache or retries. A JSON patch that is answered with 415 is sent as a merge patch.
 
 mod actions;
 mod batch;
 mod budget;
 mod finish;
+mod merge;
 mod perform;
 mod send;
 

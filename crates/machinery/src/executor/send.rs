@@ -1,13 +1,16 @@
 //! A write's request: its body is completed, it is sent, and its answer is understood.
 
+use http::StatusCode;
 use parking_lot::Mutex;
+use serde_json::Value;
 
+use super::merge::{NoPatch, merge_patch};
 use super::{ExecuteError, Executor, FinishError, WriteEffect};
 use crate::api::meta::ObjectMeta;
 use crate::api::{AnyObject, Kind};
-use crate::client::DeleteOptions;
+use crate::client::{ApiError, DeleteOptions};
 use crate::model::Key;
-use crate::model::plan::{FinishOrder, Plan, Step, Verb, Write};
+use crate::model::plan::{FinishOrder, Patch, Plan, Step, Verb, Write};
 use crate::random::HashMap;
 use crate::wire::splice::{Edit, edit};
 use crate::wire::{Str, Uid};
@@ -93,6 +96,9 @@ impl Executor {
                 let object = self.finished(write, object, order).await?;
                 self.client.update(kind, key, subresource, &object).await?
             }
+            Verb::Patch(patch @ Patch::Json(operations)) if subresource.is_none() => {
+                self.patch_json(write, patch, operations).await?
+            }
             Verb::Patch(patch) => self.client.patch(kind, key, subresource, patch).await?,
             Verb::Delete { uid, resource_version, propagation, grace_period } => {
                 if uid.is_empty() && resource_version.is_none() {
@@ -117,6 +123,34 @@ impl Executor {
             last.keep(write, &stored);
         }
         Ok(Done::Stored(stored))
+    }
+
+    /// Sends a JSON patch, or the merge patch with its effect if the server takes no JSON patches: an aggregated one need not, and
+    /// kube-controller-manager sends merge patches.
+    async fn patch_json(
+        &self,
+        write: &Write,
+        patch: &Patch,
+        operations: &Value,
+    ) -> Result<AnyObject, ApiError> {
+        let (kind, key) = (write.kind, &write.key);
+        let error = match self.client.patch(kind, key, None, patch).await {
+            Err(error) if error.code() == StatusCode::UNSUPPORTED_MEDIA_TYPE.as_u16() => error,
+            patched => return patched,
+        };
+        let live = self.client.get(kind, key).await?;
+        match merge_patch(operations, live.meta()) {
+            Ok(patch) => self.client.patch(kind, key, None, &Patch::Merge(patch)).await,
+            Err(NoPatch::Unsupported) => Err(error),
+            Err(NoPatch::Changed) => Err(ApiError::Refused {
+                request: write.to_string(),
+                code: StatusCode::CONFLICT.as_u16(),
+                reason: "Conflict".into(),
+                message: "the object has been modified".to_owned(),
+                retry_after: None,
+                status: Box::default(),
+            }),
+        }
     }
 
     async fn finished(

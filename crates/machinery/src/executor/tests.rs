@@ -316,6 +316,43 @@ fn results(executed: &Executed) -> Vec<&ActionResult> {
     executed.results.iter().map(|end| &end.result).collect()
 }
 
+/// An aggregated API server need not know JSON patches.
+#[tokio::test]
+async fn json_patch_that_is_not_supported_is_sent_as_a_merge_patch() {
+    let operations = serde_json::json!([
+        { "op": "test", "path": "/metadata/uid", "value": "uid-x" },
+        { "op": "test", "path": "/metadata/finalizers/0", "value": "orphan" },
+        { "op": "remove", "path": "/metadata/finalizers/0" },
+    ]);
+    let write = || Write::new(&PODS, Key::new("ns", "x"), Verb::Patch(Patch::Json(operations.clone())));
+    let live = |name: &str| {
+        let metadata = ObjectMeta {
+            name: "x".into(),
+            namespace: "ns".into(),
+            uid: format!("uid-{name}").into(),
+            resource_version: "3".into(),
+            finalizers: vec!["orphan".into()],
+            ..ObjectMeta::default()
+        };
+        wrap_envelope("v1", "Pod", &Pod { metadata, ..Pod::default() }.to_bytes())
+    };
+    let script = Arc::new(Script::default());
+    script.answer(415, status(415, "UnsupportedMediaType", "no JSON patches"));
+    script.answer(200, live("x"));
+    script.answer(200, pod("x", "4"));
+    let executed = run(&script, vec![Step::Write(write())]).await;
+    assert_eq!(executed.effects[0].change, WriteEffect::Stored("4".into()));
+    let merged: serde_json::Value = serde_json::from_slice(&script.bodies.lock()[2]).unwrap();
+    let expected = serde_json::json!({ "uid": "uid-x", "resourceVersion": "3", "finalizers": [] });
+    assert_eq!(merged["metadata"], expected);
+    // Another object has the name by now.
+    let script = Arc::new(Script::default());
+    script.answer(415, status(415, "UnsupportedMediaType", "no JSON patches"));
+    script.answer(200, live("y"));
+    let executed = run(&script, vec![Step::Write(write())]).await;
+    assert!(executed.failures[0].is_conflict(), "{executed:?}");
+}
+
 #[tokio::test]
 async fn a_chain_ends_at_its_first_failure_and_the_others_go_on() {
     let script = Arc::new(Script::default());

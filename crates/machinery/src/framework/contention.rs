@@ -6,8 +6,6 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use super::reads::{LiveRead, Observation, Read, Reads};
 use super::room::ObserveError;
 use super::worker::Outcome;
@@ -15,38 +13,15 @@ use crate::api::{Kind, Object};
 use crate::informer::downcast;
 use crate::model::Key;
 use crate::model::plan::Failure;
-use crate::random::HashMap;
 
 /// Conflicts in a row after which the cache is taken for too late to write by.
-const CONTENDED: u32 = 3;
+pub(super) const CONTENDED: u32 = 3;
 
-/// Numbers of reconciles in a row that met a conflict, by key. A key without a conflict in its last reconcile has none.
-#[derive(Debug, Default)]
-pub(super) struct Contentions(Mutex<HashMap<Key, u32>>);
-
-impl Contentions {
-    /// Notes how a reconcile of the key has ended: whether a write met a conflict that is tolerated, and what failed. A key that is not
-    /// reconciled again is forgotten, because no later reconcile would remove it.
-    pub(super) fn note(&self, key: &Key, is_outdated: bool, failures: &[Failure], outcome: &Outcome) {
-        let is_over = matches!(outcome, Outcome::Absent | Outcome::Done { requeue_after: None, .. });
-        let mut keys = self.0.lock();
-        if !is_over && (is_outdated || failures.iter().any(|failure| failure.reason == "Conflict")) {
-            let conflicts = keys.entry(key.clone()).or_default();
-            *conflicts = conflicts.saturating_add(1);
-        } else {
-            keys.remove(key);
-        }
-    }
-
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.0.lock().len()
-    }
-
-    /// Returns whether each of the last reconciles of the key has met a conflict.
-    pub(super) fn is_contended(&self, key: &Key) -> bool {
-        self.0.lock().get(key).is_some_and(|conflicts| *conflicts >= CONTENDED)
-    }
+/// Returns whether a reconcile counts as one more conflict in a row: a write met a conflict, tolerated (`is_outdated`) or not, and the key
+/// is reconciled again.
+pub(super) fn is_met(is_outdated: bool, failures: &[Failure], outcome: &Outcome) -> bool {
+    let is_over = matches!(outcome, Outcome::Absent | Outcome::Done { requeue_after: None, .. });
+    !is_over && (is_outdated || failures.iter().any(Failure::is_conflict))
 }
 
 impl Reads {
@@ -61,9 +36,20 @@ impl Reads {
         kind: &'static Kind,
         cached: Arc<T>,
     ) -> Result<Observation<Arc<T>>, ObserveError> {
-        if !self.is_contended {
-            return Ok(Observation::View(cached));
-        }
+        if self.is_contended { self.live(row, kind, &cached) } else { Ok(Observation::View(cached)) }
+    }
+
+    /// Returns the live object in place of the cached one, after a write by the cached one met a conflict. It is
+    /// [`Observation::Nothing`] if the live object has another UID or does not exist: the watch reports that.
+    ///
+    /// # Errors
+    /// The live read failed.
+    pub fn live<T: Object>(
+        &self,
+        row: &'static LiveRead,
+        kind: &'static Kind,
+        cached: &Arc<T>,
+    ) -> Result<Observation<Arc<T>>, ObserveError> {
         let key = Key::of(cached.meta());
         match self.object(kind, &key) {
             None => Ok(Observation::Needs(vec![row.of(Read::Object(kind, key))])),

@@ -15,7 +15,6 @@ use super::blocking::BlockingPool;
 use super::caches::Caches;
 use super::change::QueuedChange;
 use super::clock_watch::ClockWatch;
-use super::contention::Contentions;
 use super::demand::{Demands, Explained, Explainer, Synced};
 use super::descriptor::{Build, BuildError, Built, Descriptor, Loop};
 use super::dynamic::{DynamicRoom, DynamicWatches, QueueOf, Supervisor};
@@ -464,6 +463,7 @@ impl Instance {
         );
         freshness.longest_wait = settings.longest_wait;
         let wait_seats = WaitSeats::new(settings.waits_beside());
+        let reader = reader.clone().for_workers(settings.workers);
         let worker = Arc::new(Worker {
             controller: self.name,
             queue_name: each.queue,
@@ -472,7 +472,7 @@ impl Instance {
             settings,
             reconcile: each.reconcile,
             executor: executor.clone(),
-            reader: reader.clone(),
+            reader,
             freshness,
             explainer: explainer.clone(),
             clock: Arc::clone(&runtime.clock),
@@ -481,7 +481,6 @@ impl Instance {
             demands: Demands::default(),
             causes,
             waits: Waits::default(),
-            contentions: Contentions::default(),
             terminating: TerminatingOwners::default(),
             report: Arc::clone(&runtime.report),
             watchdog: runtime.watchdog.clone(),
@@ -517,8 +516,9 @@ impl Instance {
         }
     }
 
-    /// Releases its informers, lets the reconciles in flight finish within `grace`, or without a limit, and aborts the others.
-    pub async fn stop(mut self, grace: Option<Duration>) -> Stop {
+    /// Releases its informers, lets the reconciles in flight finish within `grace`, or without a limit, and aborts the others. The end of
+    /// `cut_off` aborts them, too.
+    pub async fn stop(mut self, grace: Option<Duration>, cut_off: impl Future<Output = ()>) -> Stop {
         self.new_handlers.clear();
         self.registrations.clear();
         self.stopping.cancel();
@@ -532,7 +532,11 @@ impl Instance {
             each.worker.demands.close();
         }
         let drained = async { while self.tasks.join_next().await.is_some() {} };
-        let stop = within(grace, drained).await.map_or(Stop::Aborted, |()| Stop::Finished);
+        let stop = tokio::select! {
+            biased;
+            drained = within(grace, drained) => drained.map_or(Stop::Aborted, |()| Stop::Finished),
+            () = cut_off => Stop::Aborted,
+        };
         if stop == Stop::Aborted {
             tracing::warn!(controller = self.name, ?grace, "Reconciles did not end in time; aborting them");
             self.tasks.shutdown().await;

@@ -17,6 +17,9 @@ pub enum Phase {
     Skipped(String),
     /// It failed and will be started again.
     Failed(String),
+    /// It could not be started for a reason that a restart of the process would not remove: its configuration, its credentials or the API
+    /// server. It will be started again.
+    Unstarted(String),
     /// There is no such controller yet.
     NotImplemented,
 }
@@ -31,7 +34,7 @@ impl Phase {
             Self::Stopping => "STOPPING",
             Self::Disabled => "DISABLED",
             Self::Skipped(_) => "SKIPPED",
-            Self::Failed(_) => "FAILED",
+            Self::Failed(_) | Self::Unstarted(_) => "FAILED",
             Self::NotImplemented => "NOT_IMPLEMENTED",
         }
     }

@@ -38,8 +38,10 @@ const LONGEST_JSON: usize = 16 << 20;
 /// Requests of JSON that are under way to one API group: whoever answers for it may be slow, and one connection to the API server,
 /// which serves all, carries a hundred.
 const TO_A_GROUP: usize = 24;
-/// Requests of JSON that wait for a place of a slow API group at most.
-const LONGEST_LINE: usize = 2 * TO_A_GROUP;
+/// Requests of JSON that are under way to one API group, for each worker of the loop: fewer workers spare a small adapter.
+const TO_A_GROUP_BY_A_WORKER: usize = 5;
+/// Requests of JSON that wait for a place of a slow API group at most, for each place.
+const LINE_FOR_A_PLACE: usize = 2;
 /// Passes of one reconcile. A room that needs more goes round in circles.
 const MOST_PASSES: usize = 8;
 
@@ -56,6 +58,8 @@ pub(super) struct Reader {
     documents: SharedReads<AnyDocument>,
     /// By API group: the requests of JSON.
     groups: Arc<Mutex<HashMap<Str, Arc<GroupLine>>>>,
+    /// Places in each of these lines.
+    places: usize,
     slow: SlowGroups,
     /// Counts reads, by their rows.
     counts: Option<LiveReadCounts>,
@@ -77,6 +81,7 @@ impl Reader {
             answers: SharedReads::default(),
             documents: SharedReads::default(),
             groups: Arc::default(),
+            places: TO_A_GROUP,
             slow: SlowGroups::default(),
             counts: None,
             identities: HashSeed::of_process(),
@@ -86,6 +91,12 @@ impl Reader {
     /// The same, with its reads counted.
     pub(super) fn counted(self, counts: LiveReadCounts) -> Self {
         Self { counts: Some(counts), ..self }
+    }
+
+    /// The same for a loop with so many workers, which limits the requests that are under way to an API group.
+    pub(super) fn for_workers(self, workers: usize) -> Self {
+        let places = workers.max(1).saturating_mul(TO_A_GROUP_BY_A_WORKER).min(TO_A_GROUP);
+        Self { groups: Arc::default(), places, ..self }
     }
 
     /// Takes the passes of one reconcile until there is a plan, or nothing to plan for.
@@ -354,7 +365,8 @@ impl Reader {
 
     /// The line of an API group.
     fn line(&self, group: &str) -> Arc<GroupLine> {
-        Arc::clone(self.groups.lock().entry_ref(group).or_default())
+        let new = || Arc::new(GroupLine::new(self.places));
+        Arc::clone(self.groups.lock().entry_ref(group).or_insert_with(new))
     }
 }
 
@@ -362,19 +374,20 @@ impl Reader {
 #[derive(Debug)]
 struct GroupLine {
     places: Semaphore,
+    /// Requests in the line at most.
+    most: usize,
     /// Those that wait for a token, wait for a place, or have one.
     requests: AtomicUsize,
 }
 
-impl Default for GroupLine {
-    fn default() -> Self {
-        Self { places: Semaphore::new(TO_A_GROUP), requests: AtomicUsize::new(0) }
-    }
-}
-
 impl GroupLine {
+    fn new(places: usize) -> Self {
+        let most = places * (1 + LINE_FOR_A_PLACE);
+        Self { places: Semaphore::new(places), most, requests: AtomicUsize::new(0) }
+    }
+
     fn is_full(&self) -> bool {
-        self.requests.load(Ordering::Relaxed) >= TO_A_GROUP + LONGEST_LINE
+        self.requests.load(Ordering::Relaxed) >= self.most
     }
 }
 

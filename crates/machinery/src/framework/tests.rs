@@ -31,7 +31,6 @@ use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::blocking::BlockingPool;
 use super::caches::Caches;
-use super::contention::Contentions;
 use super::demand::{Demands, Explainer};
 use super::expectations::{Expectations, MAY_STILL_LAND};
 use super::freshness::Freshness;
@@ -202,7 +201,6 @@ impl Bench {
             demands: Demands::default(),
             causes: Arc::default(),
             waits: Waits::default(),
-            contentions: Contentions::default(),
             terminating: TerminatingOwners::default(),
             report: Arc::new(Unreported),
             watchdog: Watchdog::new(&registry).unwrap(),

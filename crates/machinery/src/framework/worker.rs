@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use super::contention::Contentions;
+use super::contention::{self, CONTENDED};
 use super::demand::{Demands, Explainer, Synced};
 use super::freshness::Freshness;
 use super::metrics::ReconcileMetrics;
@@ -75,8 +75,6 @@ pub(super) struct Worker {
     pub(super) causes: Arc<Causes>,
     /// Keys that wait for caches, for traces.
     pub(super) waits: Waits,
-    /// Keys whose writes meet conflicts.
-    pub(super) contentions: Contentions,
     /// Owners whose creates are withheld.
     pub(super) terminating: TerminatingOwners,
     pub(super) report: Arc<dyn Report>,
@@ -394,7 +392,7 @@ impl Worker {
             Ok(planned_end) => self.conclude(key, planned_end, &mut tried).await,
             Err(outcome) => outcome,
         };
-        self.contentions.note(key, tried.outdated, &tried.failures, &outcome);
+        self.queue.count_conflict(key, contention::is_met(tried.outdated, &tried.failures, &outcome));
         (outcome, tried.actions)
     }
 
@@ -462,8 +460,7 @@ impl Worker {
             self.queue.end_hold_off(key);
         }
         let done = |tried: &Tried, end: &PlanEnd| {
-            let conflicts = self.queue.count_conflict(key, tried.outdated);
-            let again = tried.outdated.then(|| AFTER_CONFLICT.after(conflicts));
+            let again = tried.outdated.then(|| AFTER_CONFLICT.after(self.queue.conflicts(key)));
             let owner = tried.owner.as_ref().filter(|_| tried.meets_terminating);
             let withheld =
                 owner.map(|_| self.withheld_for(key, owner).unwrap_or_else(|| AFTER_CONFLICT.after(0)));
@@ -586,7 +583,7 @@ impl Worker {
     /// Observes, in as many passes as it takes, and plans.
     async fn decide(&self, key: &Key, tried: &Tried) -> Result<Option<(Plan, PlanNote)>, ObserveError> {
         let reads = Reads::begin(tried.written.clone(), tried.withholds_creates)
-            .contended_if(self.contentions.is_contended(key));
+            .contended_if(self.queue.conflicts(key) >= CONTENDED);
         self.reader.plan(self.reconcile.as_ref(), key, &tried.failures, reads, || self.clock.now()).await
     }
 

@@ -335,7 +335,8 @@ pub struct Failure {
     pub key: Key,
     /// HTTP status code; 0 when no answer came.
     pub code: u16,
-    /// The machine-readable reason: `AlreadyExists`, `Forbidden` …; empty when no answer came.
+    /// The machine-readable reason: `AlreadyExists`, `Forbidden` …; empty when no answer came. It is `Conflict` for 409 and `Invalid` for
+    /// 422 if the answer has no reason that the API knows.
     pub reason: Str,
     /// The server's message, as conditions and events show it.
     pub message: String,
@@ -347,6 +348,11 @@ impl Failure {
     /// Whether a create found the name taken.
     pub fn is_already_exists(&self) -> bool {
         self.reason == "AlreadyExists"
+    }
+
+    /// Returns whether a precondition (UID, resource version) did not hold.
+    pub fn is_conflict(&self) -> bool {
+        self.reason == "Conflict"
     }
 
     /// Whether a live read failed, or found the object of this kind otherwise than the plan needs ([`Verify`]).

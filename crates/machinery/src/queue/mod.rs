@@ -238,10 +238,15 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         self.shared.state.lock().hold_off(key, wanted)
     }
 
-    /// Counts a reconcile of a key in flight, in which a write `met` a tolerated conflict or none did. Returns the number of earlier
-    /// reconciles in a row that met one.
-    pub fn count_conflict(&self, key: &K, met: bool) -> u32 {
-        self.shared.state.lock().count_conflict(key, met)
+    /// Counts a reconcile of a key in flight, in which a write `met` a conflict or none did. The count ends when the key is neither in
+    /// flight nor queued.
+    pub fn count_conflict(&self, key: &K, met: bool) {
+        self.shared.state.lock().count_conflict(key, met);
+    }
+
+    /// Returns the number of the key's last reconciles in a row that met a conflict.
+    pub fn conflicts(&self, key: &K) -> u32 {
+        self.shared.state.lock().conflicts(key)
     }
 
     /// Ends the backoff of [`hold_off`](Self::hold_off): something came of the work on the key.

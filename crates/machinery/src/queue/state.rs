@@ -88,7 +88,7 @@ struct Slot<K> {
     given_up: bool,
     /// How often in a row it was held off.
     held_off: u32,
-    /// Number of reconciles in a row in which a write met a tolerated conflict.
+    /// Number of reconciles in a row in which a write met a conflict.
     conflicts: u32,
     /// When the first change came that nobody has taken it up for yet.
     changed_at: Option<Instant>,
@@ -371,14 +371,15 @@ impl<K: Clone + Eq + Hash> State<K> {
         wanted.max(config.hold_off(times))
     }
 
-    /// Counts a reconcile of a key in flight, in which a write `met` a tolerated conflict or none did. Returns the number of earlier
-    /// reconciles in a row that met one.
-    pub(super) fn count_conflict(&mut self, key: &K, met: bool) -> u32 {
-        self.slot_of_mut(key).map_or(0, |slot| {
-            let before = slot.conflicts;
-            slot.conflicts = if met { before.saturating_add(1) } else { 0 };
-            before
-        })
+    /// Counts a reconcile of a key in flight, in which a write `met` a conflict or none did.
+    pub(super) fn count_conflict(&mut self, key: &K, met: bool) {
+        if let Some(slot) = self.slot_of_mut(key) {
+            slot.conflicts = if met { slot.conflicts.saturating_add(1) } else { 0 };
+        }
+    }
+
+    pub(super) fn conflicts(&self, key: &K) -> u32 {
+        self.slot_of(key).map_or(0, |slot| slot.conflicts)
     }
 
     /// Something came of the work on a key: the next hold-off is the shortest.

@@ -1,6 +1,7 @@
 //! Tables of the queue's semantics; [`model`] compares it with a naive one, [`stress`] runs it on threads.
 
 mod delays;
+mod memory;
 mod model;
 mod retries;
 mod stress;
@@ -571,62 +572,6 @@ async fn a_summary_has_the_figures_of_a_snapshot_and_is_computed_ten_times_a_sec
     advance(ms(1)).await;
     assert_eq!((queue.summary().depth, queue.summary().oldest_age), (2, Some(ms(120))));
     drop(item);
-}
-
-#[tokio::test(start_paused = true)]
-async fn memory_follows_the_number_of_keys() {
-    let queue = WorkQueue::new("test", &QueueMetrics::register(&Registry::new()).unwrap());
-    let footprint = || queue.shared.state.lock().footprint();
-    for key in 0..5000 {
-        queue.add(key);
-    }
-    while let Some(item) = take(&queue) {
-        drop(item);
-    }
-    // Storage for a few keys is kept.
-    let (keys, slots, heap) = footprint();
-    assert_eq!((keys, heap), (0, 0));
-    assert!(slots <= 256, "{slots} slots for no key");
-    for delay in (1..5000).rev() {
-        queue.add_after(7, ms(delay));
-    }
-    let (keys, slots, heap) = footprint();
-    assert!(keys == 1 && slots <= 256, "{slots} slots for one key");
-    assert!(heap < 100, "{heap} heap entries for one key");
-}
-
-#[tokio::test(start_paused = true)]
-async fn memory_of_a_burst_is_given_back_although_a_key_is_delayed() {
-    let queue = WorkQueue::new("test", &QueueMetrics::register(&Registry::new()).unwrap());
-    let footprint = || queue.shared.state.lock().footprint();
-    let mut held = Vec::new();
-    for key in 0..5000 {
-        queue.add(key);
-        if key % 1000 == 0 {
-            held.extend(take(&queue));
-        }
-    }
-    for (key, delay) in [(10_000, 300), (10_001, 100), (10_002, 200)] {
-        queue.add_after(key, ms(delay));
-    }
-    while let Some(item) = take(&queue) {
-        drop(item);
-    }
-    drop(held);
-    for key in 0..2000 {
-        queue.add(key);
-        drop(take(&queue));
-    }
-    let (keys, slots, heap) = footprint();
-    assert_eq!((keys, heap), (3, 3));
-    assert!(slots <= 256, "{slots} slots for three keys");
-    let mut order = Vec::new();
-    for _ in 0..3 {
-        advance(ms(100)).await;
-        order.extend(take(&queue).map(|item| *item.key()));
-    }
-    assert_eq!(order, [10_001, 10_002, 10_000]);
-    assert!(queue.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

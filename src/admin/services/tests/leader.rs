@@ -151,6 +151,27 @@ async fn leadership_is_given_up_by_force_for_a_kube_controller_manager_that_stan
     assert_eq!(bench.manager.state.lock().stepped_down, [None]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn wait_ends_when_the_same_replica_leads_again() {
+    let bench = Bench::new().await;
+    let mut client = bench.leader();
+    let mut ask = async |force| {
+        let returning = async {
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            bench.manager.lose(ME);
+            bench.manager.set(|state| {
+                state.leases[0].leading = true;
+                state.leases[0].record.as_mut().unwrap().acquired = at(20 + i64::from(force));
+            });
+        };
+        let request = proto::StepDownRequest { wait: true, force, ..step_down() };
+        tokio::join!(client.step_down(jane(request)), returning).0
+    };
+    let forced = ask(true).await.unwrap().into_inner().leader.unwrap();
+    assert_eq!((forced.holder_identity.as_str(), forced.leading), (ME, true));
+    assert_eq!(why(ask(false).await), (Code::FailedPrecondition, "NO_CANDIDATE".to_owned()));
+}
+
 #[tokio::test]
 async fn leadership_is_kept_when_nobody_could_take_it() {
     let bench = Bench::new().await;

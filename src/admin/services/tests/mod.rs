@@ -62,6 +62,7 @@ impl Authorize for Judge {
             "viewer" if attributes.verb == "update" => {
                 Ok(Decision::Denied { reason: "only looks".to_owned() })
             }
+            "tenant" if attributes.namespace != "team" => Ok(Decision::Denied { reason: String::new() }),
             "narrow" if attributes.name != "deployment-controller" => {
                 Ok(Decision::Denied { reason: String::new() })
             }

@@ -308,6 +308,22 @@ async fn streams_end_with_their_deadline_and_with_the_process() {
 }
 
 #[tokio::test]
+async fn events_of_a_namespace_need_a_right_in_that_namespace_only() {
+    let bench = Bench::new().await;
+    let mut client = EventServiceClient::new(bench.channel.clone());
+    let mut open = async |namespaces: &[&str]| {
+        let namespaces = namespaces.iter().map(|name| (*name).to_owned()).collect();
+        let filter = Some(proto::EventFilter { namespaces, ..Default::default() });
+        let request = proto::StreamEventsRequest { filter, ..Default::default() };
+        client.stream_events(by("tenant", request)).await.map(drop)
+    };
+    assert!(open(&["team"]).await.is_ok());
+    for namespaces in [&[][..], &["other"], &["team", "other"], &["team", ""]] {
+        assert_eq!(why(open(namespaces).await).0, Code::PermissionDenied, "{namespaces:?}");
+    }
+}
+
+#[tokio::test]
 async fn health_is_for_everyone_and_that_of_controllers_for_callers_with_credentials() {
     use tonic_health::pb::HealthCheckRequest;
     use tonic_health::pb::health_check_response::ServingStatus::{self, NotServing, ServiceUnknown, Serving};

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use jiff::Timestamp;
 
+use super::departed::Departed;
 use crate::live_reads::DEVICE_CONSUMER;
 use coxswain_machinery::api::kinds::{POD_GROUPS, PODS, RESOURCE_CLAIMS};
 use coxswain_machinery::api::meta::{ObjectMeta, OwnerReference};
@@ -45,6 +46,7 @@ pub(super) struct Controller {
     pub(super) pods: Lister<Pod>,
     /// `None` where PodGroups have no claims.
     pub(super) groups: Option<Lister<PodGroup>>,
+    pub(super) departed: Arc<Departed>,
 }
 
 /// A claim and what is known of those for whom it is.
@@ -132,7 +134,7 @@ impl Controller {
             }),
             ("scheduling.k8s.io", "podgroups", Some(groups)) => {
                 let cached = groups.get(&key).filter(|group| group.metadata.uid == uid);
-                let found = named(cached, (&POD_GROUPS, &key, &uid), read, needs)?;
+                let found = self.named(cached, (&POD_GROUPS, &key, &uid), read, needs)?;
                 Ok(matches!(found, Named::Found(_) | Named::Unread))
             }
             _ => Ok(true),
@@ -147,7 +149,7 @@ impl Controller {
         needs: &mut Vec<DeclaredRead>,
     ) -> Result<Named<Pod>, ObserveError> {
         let cached = self.pods.get(key).filter(|pod| pod.metadata.uid == *uid);
-        named(cached, (&PODS, key, uid), read, needs)
+        self.named(cached, (&PODS, key, uid), read, needs)
     }
 
     /// What became of the pod that controls a claim. A pod that the cache has not is left to garbage collection.
@@ -168,37 +170,43 @@ impl Controller {
             Named::Found(pod) if is_done(&pod) => Owner::Done,
             Named::Found(_) | Named::Unread => Owner::Needs,
             Named::Another => Owner::Replaced,
+            // The cache has another one.
+            Named::Nothing if self.departed.has(&owner.uid) => Owner::Replaced,
             Named::Nothing => Owner::Gone,
         })
+    }
+
+    /// What is at a place. Where the cache has it not, the API server is asked: the cache may be late.
+    fn named<T: Object>(
+        &self,
+        cached: Option<Arc<T>>,
+        (kind, key, uid): (&'static Kind, &Key, &Uid),
+        read: &Reads,
+        needs: &mut Vec<DeclaredRead>,
+    ) -> Result<Named<T>, ObserveError> {
+        if let Some(cached) = cached {
+            return Ok(Named::Found(cached));
+        }
+        if self.departed.has(uid) {
+            return Ok(Named::Nothing);
+        }
+        match read.object(kind, key) {
+            Some(Ok(Some(found))) if found.meta().uid == *uid => downcast(Arc::clone(found))
+                .map(Named::Found)
+                .ok_or_else(|| ObserveError::Terminal(format!("{kind} {key}: it is of another type"))),
+            Some(Ok(Some(_))) => Ok(Named::Another),
+            Some(Ok(None)) => Ok(Named::Nothing),
+            Some(Err(error)) => Err(ObserveError::Retry(format!("{kind} {key}: {error}"))),
+            None => {
+                needs.push(DEVICE_CONSUMER.of(Read::Object(kind, key.clone())));
+                Ok(Named::Unread)
+            }
+        }
     }
 }
 
 fn is_pod(owner: &OwnerReference) -> bool {
     owner.api_version == "v1" && owner.kind == "Pod"
-}
-
-/// What is at a place. Where the cache has it not, the API server is asked: the cache may be late.
-fn named<T: Object>(
-    cached: Option<Arc<T>>,
-    (kind, key, uid): (&'static Kind, &Key, &Uid),
-    read: &Reads,
-    needs: &mut Vec<DeclaredRead>,
-) -> Result<Named<T>, ObserveError> {
-    if let Some(cached) = cached {
-        return Ok(Named::Found(cached));
-    }
-    match read.object(kind, key) {
-        Some(Ok(Some(found))) if found.meta().uid == *uid => downcast(Arc::clone(found))
-            .map(Named::Found)
-            .ok_or_else(|| ObserveError::Terminal(format!("{kind} {key}: it is of another type"))),
-        Some(Ok(Some(_))) => Ok(Named::Another),
-        Some(Ok(None)) => Ok(Named::Nothing),
-        Some(Err(error)) => Err(ObserveError::Retry(format!("{kind} {key}: {error}"))),
-        None => {
-            needs.push(DEVICE_CONSUMER.of(Read::Object(kind, key.clone())));
-            Ok(Named::Unread)
-        }
-    }
 }
 
 fn plan(view: &View) -> Result<Plan, WireError> {

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use super::claim::is_done;
+use super::departed::Departed;
 use super::names;
 use coxswain_machinery::api::meta::ObjectMeta;
 use coxswain_machinery::api::pod::Pod;
@@ -122,10 +123,23 @@ pub(super) fn of_templates<O: Object>(owners: Indexed<O>) -> KeyMap {
     })
 }
 
+/// Notes the deletion of a consumer, or that it is there.
+fn note(departed: &Departed, old: Option<&ObjectMeta>, new: Option<&ObjectMeta>) {
+    if let Some(new) = new {
+        departed.remove(&new.uid);
+    }
+    if let Some(old) = old.filter(|old| new.is_none_or(|new| new.uid != old.uid)) {
+        departed.add(&old.uid);
+    }
+}
+
 /// A pod that is done, or gone, concerns the claims that it used.
-pub(super) fn left_by_pods() -> KeyMap {
-    Arc::new(|delta: Delta<'_>, add: &mut dyn FnMut(Key)| {
+pub(super) fn left_by_pods(departed: Arc<Departed>) -> KeyMap {
+    Arc::new(move |delta: Delta<'_>, add: &mut dyn FnMut(Key)| {
         let (old, new) = delta.typed::<Pod>();
+        let consumer = |pod: &&Pod| has_claims(pod);
+        let [before, now] = [old, new].map(|pod| pod.filter(consumer).map(|pod| &pod.metadata));
+        note(&departed, before, now);
         // Where it was done before, the claims were told. One that is done at the start is looked for by its claims, which are all looked at
         // then; one that a later list has first was missed while it ran.
         let leaves = match (old, new) {
@@ -141,9 +155,11 @@ pub(super) fn left_by_pods() -> KeyMap {
 }
 
 /// A PodGroup that is gone concerns the claims that it used.
-pub(super) fn left_by_groups() -> KeyMap {
-    Arc::new(|delta: Delta<'_>, add: &mut dyn FnMut(Key)| {
-        if let (Some(group), None) = delta.typed::<PodGroup>() {
+pub(super) fn left_by_groups(departed: Arc<Departed>) -> KeyMap {
+    Arc::new(move |delta: Delta<'_>, add: &mut dyn FnMut(Key)| {
+        let (old, new) = delta.typed::<PodGroup>();
+        note(&departed, old.map(|group| &group.metadata), new.map(|group| &group.metadata));
+        if let (Some(group), None) = (old, new) {
             tell(&group.metadata, names::of_group(group), add);
         }
     })

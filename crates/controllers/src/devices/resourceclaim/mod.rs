@@ -16,7 +16,7 @@
 //! What it rests on: a claim is found by who controls it and by the annotation that names the entry, so one that was made and not
 //! recorded is found again, whoever made it. Names are recorded by server-side apply, all of them each time. Who uses a claim is
 //! told by UID; of a consumer that the cache has not, or has with another UID, the API server is asked before the claim is freed or
-//! deleted.
+//! deleted, unless a watch has shown the deletion of the consumer.
 //!
 //! It never allocates devices: that is the scheduler's. It never deletes a claim that somebody else made.
 
@@ -32,6 +32,7 @@ use coxswain_machinery::framework::{
 };
 
 mod claim;
+mod departed;
 mod keys;
 mod metrics;
 mod names;
@@ -41,6 +42,7 @@ mod rooms;
 mod tests;
 mod view;
 
+use departed::Departed;
 use metrics::Metrics;
 
 /// Annotation of a claim: the entry of its owner that it was made for.
@@ -101,14 +103,15 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         claims.wakes(wake::by_index(pods.index(&keys::PODS_BY_CLAIM), keys::of_claim)),
         templates.wakes(keys::of_templates(pods.index(&keys::PODS_BY_TEMPLATE))),
     ];
+    let departed = Arc::new(Departed::default());
     let mut of_consumers = vec![
         claims.wakes(wake::existing()),
         claims.wakes(metrics::count_claims(Arc::clone(&metrics))),
-        pods.wakes(keys::left_by_pods()),
+        pods.wakes(keys::left_by_pods(Arc::clone(&departed))),
     ];
     if let Some(groups) = &groups {
         of_pods.push(groups.wakes(wake::by_index(pods.index(&keys::PODS_BY_GROUP), keys::of_group)));
-        of_consumers.push(groups.wakes(keys::left_by_groups()));
+        of_consumers.push(groups.wakes(keys::left_by_groups(Arc::clone(&departed))));
     }
     let mut loops = vec![
         Loop {
@@ -129,6 +132,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
                 claims: claims.lister(),
                 pods: pods.lister(),
                 groups: groups.as_ref().map(Watch::lister),
+                departed,
             })),
         },
     ];

@@ -11,7 +11,8 @@
 //! | none: every ten minutes | the one key of the clean-up |
 //!
 //! What it rests on: slices and claims are read from the caches, as they are when the request is looked at. A pool of which not
-//! all slices are there yet makes the request wait for them. The original gives such a request up after a quarter of a second.
+//! all slices are there yet makes the request wait for them, for a minute. Then the answer has a `validationError` for the pool. The original
+//! gives such a request up after a quarter of a second.
 //! Differs: whole-pools.
 //!
 //! It never writes slices or claims, and never a second status.
@@ -144,8 +145,8 @@ impl Room<Note> for Answers {
         plan::plan(view, now)
     }
 
-    fn reasons(view: &View, _: Timestamp) -> Vec<String> {
-        reasons::of_request(view)
+    fn reasons(view: &View, now: Timestamp) -> Vec<String> {
+        reasons::of_request(view, now)
     }
 }
 

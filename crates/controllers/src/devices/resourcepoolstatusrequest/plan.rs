@@ -1,7 +1,9 @@
 //! The answer to a request. Pure.
 
+use std::time::Duration;
+
 use bytes::Bytes;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::view::{Pool, View};
 use coxswain_machinery::api::kinds::RESOURCE_POOL_STATUS_REQUESTS;
@@ -23,10 +25,16 @@ pub(super) struct Note {
     pub(super) driver: Option<Str>,
 }
 
-/// Answers, unless a pool that would be told of is incomplete: then its slices are waited for.
+/// Time after the creation of a request for which slices of incomplete pools are waited for.
+const SLICES_WITHIN: Duration = Duration::from_mins(1);
+
+/// The longest `validationError` that the API accepts, in bytes.
+const LONGEST_ERROR: usize = 256;
+
+/// Answers, unless a pool that would be told of is incomplete: then its slices are waited for until the request is one minute old.
 pub(super) fn plan(view: &View, now: Timestamp) -> Plan<Note> {
-    if incomplete(view).next().is_some() {
-        return Plan::default().with_note(Note::default());
+    if let Some(left) = waits_for(view, now) {
+        return Plan { requeue_after: Some(left), ..Plan::default() }.with_note(Note::default());
     }
     match answered(&view.request, &answer(view, now)) {
         Ok(object) => {
@@ -41,6 +49,15 @@ pub(super) fn plan(view: &View, now: Timestamp) -> Plan<Note> {
             Plan { retry, ..Plan::default() }.with_note(Note::default())
         }
     }
+}
+
+/// How long the request still waits for slices, if it does.
+pub(super) fn waits_for(view: &View, now: Timestamp) -> Option<Duration> {
+    incomplete(view).next()?;
+    let created = view.request.metadata.creation_timestamp?;
+    let age = now.as_duration().saturating_sub(SignedDuration::from_secs(created.seconds()));
+    let left = SignedDuration::try_from(SLICES_WITHIN).unwrap_or(SignedDuration::MAX).saturating_sub(age);
+    left.is_positive().then(|| left.unsigned_abs().min(SLICES_WITHIN))
 }
 
 /// The pools that the answer tells of, by name.
@@ -72,7 +89,23 @@ fn answer(view: &View, now: Timestamp) -> ResourcePoolStatusRequestStatus {
 }
 
 fn status(request: &ResourcePoolStatusRequest, name: &Str, pool: &Pool) -> PoolStatus {
+    if pool.is_incomplete() {
+        let Pool { observed, expected, generation, .. } = pool;
+        let mut error = format!(
+            "pool {}/{name} is incomplete: observed {observed}/{expected} slices at generation {generation}",
+            request.spec.driver
+        );
+        error.truncate(error.floor_char_boundary(LONGEST_ERROR));
+        return PoolStatus {
+            driver: request.spec.driver.clone(),
+            pool_name: name.clone(),
+            generation: *generation,
+            validation_error: Some(error.into()),
+            ..PoolStatus::default()
+        };
+    }
     PoolStatus {
+        validation_error: None,
         driver: request.spec.driver.clone(),
         pool_name: name.clone(),
         node_name: (!pool.node.is_empty()).then(|| pool.node.clone()),

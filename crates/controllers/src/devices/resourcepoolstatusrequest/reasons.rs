@@ -5,21 +5,23 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::cleanup::is_old;
-use super::plan::{incomplete, told};
+use super::plan::{incomplete, told, waits_for};
 use super::view::View;
 use coxswain_machinery::api::resource::ResourcePoolStatusRequest;
-use coxswain_machinery::model::words::{count, names, verb};
+use coxswain_machinery::model::words::{count, names, time, verb};
 
-pub(super) fn of_request(view: &View) -> Vec<String> {
+pub(super) fn of_request(view: &View, now: Timestamp) -> Vec<String> {
     let mut reasons: Vec<String> = incomplete(view)
         .map(|(name, pool)| {
             format!(
-                "Of the pool {name} {} of {} slices of generation {} are there: the request is answered when all are.",
+                "Of the pool {name} {} of {} slices of generation {} are there.",
                 pool.observed, pool.expected, pool.generation
             )
         })
         .collect();
-    if reasons.is_empty() {
+    if let Some(left) = waits_for(view, now) {
+        reasons.push(format!("The request is answered when all are there, or in {}.", time(left)));
+    } else {
         let (all, told) = (view.pools.len(), told(view).count());
         let driver = &view.request.spec.driver;
         reasons.push(format!(

@@ -26,6 +26,7 @@ fn request(change: impl FnOnce(&mut ResourcePoolStatusRequest)) -> ResourcePoolS
     request.metadata.name = "ask".into();
     request.metadata.uid = "uid".into();
     request.metadata.resource_version = "7".into();
+    request.metadata.creation_timestamp = Time::from_seconds(NOW);
     request.spec.driver = "d".into();
     change(&mut request);
     request
@@ -168,10 +169,35 @@ fn an_incomplete_pool_holds_up_the_request_unless_the_limit_cuts_it_off() {
     assert_eq!((told.pools.len(), told.pool_count), (2, Some(3)), "the count comes before the cut");
     assert_eq!(told.conditions[0].message, "Calculated status for 2 pools");
     assert_eq!(answer(&limited(3), &slices, &[]), None);
+    let waiting = plan(&view(&limited(3), &slices, &[]).unwrap(), now());
+    assert_eq!(waiting.requeue_after, Some(Duration::from_secs(60)));
     let many: Vec<ResourceSlice> =
         (0..101).map(|at| slice(&at.to_string(), &format!("{at:03}"), 1, 1, "", 1)).collect();
     let told = answer(&request(|_| {}), &many, &[]).unwrap();
     assert_eq!((told.pools.len(), told.pool_count), (100, Some(101)));
+}
+
+#[test]
+fn request_is_answered_after_a_minute_although_slices_are_missing() {
+    let slices = [slice("1", "a", 1, 1, "n", 1), slice("2", "b", 3, 2, "n", 1)];
+    let aged =
+        |seconds| request(|request| request.metadata.creation_timestamp = Time::from_seconds(NOW - seconds));
+    assert_eq!(answer(&aged(59), &slices, &[]), None);
+    let told = answer(&aged(60), &slices, &[]).unwrap();
+    assert_eq!((told.pools.len(), told.pool_count), (2, Some(2)));
+    assert_eq!((told.pools[0].total_devices, told.pools[0].validation_error.clone()), (Some(1), None));
+    let error = "pool d/b is incomplete: observed 1/2 slices at generation 3";
+    let expected = PoolStatus {
+        driver: "d".into(),
+        pool_name: "b".into(),
+        generation: 3,
+        validation_error: Some(error.into()),
+        ..PoolStatus::default()
+    };
+    assert_eq!(told.pools[1], expected);
+    // The clock of the API server is ahead.
+    let young = plan(&view(&aged(-500), &slices, &[]).unwrap(), now());
+    assert_eq!(young.requeue_after, Some(Duration::from_secs(60)));
 }
 
 #[test]
@@ -298,12 +324,12 @@ fn answers_are_counted_by_driver_and_so_are_those_that_fail() {
 #[test]
 fn it_says_what_a_request_waits_for() {
     let said = |slices: &[ResourceSlice]| {
-        Answers::reasons(&view(&request(|_| {}), slices, &[]).unwrap(), now()).remove(0)
+        Answers::reasons(&view(&request(|_| {}), slices, &[]).unwrap(), now()).join(" ")
     };
     let told = said(&[slice("1", "a", 2, 3, "", 1)]);
     assert_eq!(
         told,
-        "Of the pool a 1 of 3 slices of generation 2 are there: the request is answered when all are."
+        "Of the pool a 1 of 3 slices of generation 2 are there. The request is answered when all are there, or in 1m."
     );
     assert_eq!(
         said(&[slice("1", "a", 2, 1, "", 1)]),

@@ -1,8 +1,10 @@
 //! What becomes of a node: it has its ranges, it gets them, or it is said why not.
 
+use ipnet::IpNet;
 use jiff::Timestamp;
 use serde_json::json;
 
+use super::blocks::Free;
 use super::pool::{Note, Standing};
 use super::view::View;
 use coxswain_machinery::api::core::Node;
@@ -18,8 +20,12 @@ pub(super) fn plan(view: &View, _: Timestamp) -> Plan<Note> {
     if view.failures > 0 {
         let is_told = view.failures.is_multiple_of(TRIES);
         let told = is_told.then(|| Step::Emit(event(&view.node, "CIDRAssignmentFailed")));
-        let note = Note { failures: view.failures, ..Note::default() };
+        let note = Note { failures: view.failures, failed: view.failed.clone(), ..Note::default() };
         return Plan { steps: told.into_iter().collect(), ..plan }.with_note(note);
+    }
+    if !view.failed.is_empty() {
+        // These nodes have keys of their own.
+        return Plan { end: true, ..plan }.with_note(Note { failed: view.failed.clone(), ..Note::default() });
     }
     let waits = Note { waits: true, ..Note::default() };
     match &view.standing {
@@ -43,20 +49,31 @@ pub(super) fn plan(view: &View, _: Timestamp) -> Plan<Note> {
         }
         .with_note(waits),
         Standing::Gets(blocks) => {
-            let ranges: Vec<String> = blocks.iter().map(|(_, range)| range.to_string()).collect();
-            let metadata = &view.node.metadata;
-            // The API server takes ranges once; so what was not seen yet is not undone.
-            let patch = json!({
-                "metadata": { "uid": metadata.uid },
-                "spec": { "podCIDR": ranges.first(), "podCIDRs": ranges },
+            let others = view.others.iter().map(|(node, blocks)| (node, blocks));
+            let all: Vec<_> = std::iter::once((&view.node, blocks)).chain(others).collect();
+            let writes = all.iter().enumerate().map(|(item, (node, blocks))| write(node, blocks, item));
+            let given = all.iter().map(|(node, blocks)| {
+                (Key::of(&node.metadata), blocks.iter().map(|(free, _)| *free).collect())
             });
-            let write = Write {
-                tolerate: Tolerate { absent: true, ..Tolerate::default() },
-                ..Write::new(&NODES, Key::of(metadata), Verb::Patch(Patch::Strategic(patch)))
-            };
-            let given = blocks.iter().map(|(free, _)| *free).collect();
-            Plan { steps: vec![Step::Write(write)], ..plan }.with_note(Note { given, ..Note::default() })
+            let note = Note { given: given.collect(), ..Note::default() };
+            Plan { steps: vec![Step::Each(writes.collect())], ..plan }.with_note(note)
         }
+    }
+}
+
+/// The patch that gives a node its blocks; `item` is that of the note.
+fn write(node: &Node, blocks: &[(Free, IpNet)], item: usize) -> Write {
+    let ranges: Vec<String> = blocks.iter().map(|(_, range)| range.to_string()).collect();
+    let metadata = &node.metadata;
+    // The API server takes ranges once; so what was not seen yet is not undone.
+    let patch = json!({
+        "metadata": { "uid": metadata.uid },
+        "spec": { "podCIDR": ranges.first(), "podCIDRs": ranges },
+    });
+    Write {
+        tolerate: Tolerate { absent: true, ..Tolerate::default() },
+        item: Some(item),
+        ..Write::new(&NODES, Key::of(metadata), Verb::Patch(Patch::Strategic(patch)))
     }
 }
 

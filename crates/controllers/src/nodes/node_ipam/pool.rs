@@ -1,5 +1,5 @@
 //! What is known of all ranges: who has which blocks, where the search goes on, and who waits. Nodes are the record: the pool follows
-//! them as the cache shows them, and nothing is reserved. Decides nothing.
+//! them as the cache shows them, and nothing is reserved. One plan may give blocks to several nodes. Decides nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,11 +14,20 @@ use coxswain_machinery::model::Key;
 use coxswain_machinery::model::addresses::parse_range;
 use coxswain_machinery::wire::Str;
 
+/// Nodes that get blocks in one plan at most. The next plan waits until the cache shows all of them, so a late watch delays batches and not
+/// single nodes.
+pub(super) const BATCH: usize = 64;
+
+/// Blocks for a node, one of each range.
+pub(super) type Allocation = Vec<(Free, IpNet)>;
+
 /// What a plan tells beside its steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Note {
-    /// Blocks that the plan gives, one of each range.
-    pub(super) given: Vec<Free>,
+    /// Blocks that the plan gives, by the items of its writes: a node, and one block of each range.
+    pub(super) given: Vec<(Key, Vec<Free>)>,
+    /// Further nodes whose patches have failed.
+    pub(super) failed: Vec<Key>,
     /// Nothing can be given now: it is looked at again as soon as that may have changed.
     pub(super) waits: bool,
     /// Number of patches of the node in a row that have failed.
@@ -37,7 +46,7 @@ pub(super) enum Standing {
     /// It has none, and of the range of this number no block is left.
     Full(IpNet),
     /// It has none, and these blocks are free.
-    Gets(Vec<(Free, IpNet)>),
+    Gets(Allocation),
 }
 
 /// The pool.
@@ -53,11 +62,13 @@ struct Held {
     /// Nodes that were there before this instance and do not fit, and why.
     strangers: BTreeMap<Str, String>,
     waiting: BTreeSet<Key>,
+    /// Nodes without ranges.
+    bare: BTreeSet<Key>,
     /// Number of patches in a row that have failed, by node.
     failures: BTreeMap<Key, u32>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Ranged {
     blocks: Blocks,
     /// Where the search goes on: what was given back is not given again at once.
@@ -78,6 +89,7 @@ impl Pool {
             ranges: ranged.collect(),
             strangers: BTreeMap::new(),
             waiting: BTreeSet::new(),
+            bare: BTreeSet::new(),
             failures: BTreeMap::new(),
         };
         Self { held: Mutex::new(held), metrics }
@@ -97,6 +109,11 @@ impl Pool {
         }
         let mut held = self.held.lock();
         let mut is_free = false;
+        if let Some(node) = new.filter(|node| node.spec.pod_cidrs.is_empty()) {
+            held.bare.insert(Key::of(&node.metadata));
+        } else if let Some(node) = old.or(new) {
+            held.bare.remove(&Key::of(&node.metadata));
+        }
         if let Some(old) = old {
             let (spans, _) = held.spans(old);
             for (at, span) in spans.iter().enumerate() {
@@ -130,6 +147,34 @@ impl Pool {
         self.held.lock().failures.get(key).copied().unwrap_or(0)
     }
 
+    /// Returns other nodes without ranges, whose last patch has not failed.
+    pub(super) fn bare(&self, key: &Key) -> Vec<Key> {
+        let held = self.held.lock();
+        let is_next = |other: &&Key| *other != key && !held.failures.contains_key(*other);
+        // A few of them may be going.
+        held.bare.iter().filter(is_next).take(2 * BATCH).cloned().collect()
+    }
+
+    /// Returns blocks for so many further nodes, fewer if fewer are free. The blocks in `given` are not free any longer.
+    pub(super) fn allocate(&self, given: &[(Free, IpNet)], count: usize) -> Vec<Allocation> {
+        if count == 0 {
+            return Vec::new();
+        }
+        let mut ranges = self.held.lock().ranges.clone();
+        let mut allocations = Vec::new();
+        let mut last = given.to_vec();
+        for _ in 0..count {
+            for (ranged, (free, _)) in ranges.iter_mut().zip(&last) {
+                ranged.blocks.occupy((free.block, free.block));
+                ranged.cursor = free.block + 1;
+            }
+            let Ok(allocation) = free_of_each(&ranges) else { break };
+            allocations.push(allocation.clone());
+            last = allocation;
+        }
+        allocations
+    }
+
     /// What a node's own ranges are.
     pub(super) fn standing(&self, node: &Node) -> Standing {
         let held = self.held.lock();
@@ -139,15 +184,17 @@ impl Pool {
         if let Some((stranger, why)) = held.strangers.first_key_value() {
             return Standing::Held(format!("the node {stranger} was there before, and {why}"));
         }
-        let mut gets = Vec::new();
-        for Ranged { blocks, cursor } in &held.ranges {
-            match blocks.free(*cursor) {
-                Some(free) => gets.push((free, blocks.block(free.block))),
-                None => return Standing::Full(blocks.range()),
-            }
-        }
-        Standing::Gets(gets)
+        free_of_each(&held.ranges).map_or_else(Standing::Full, Standing::Gets)
     }
+}
+
+/// Returns a free block of each range, or else the range of which none is left.
+fn free_of_each(ranges: &[Ranged]) -> Result<Allocation, IpNet> {
+    let free = |Ranged { blocks, cursor }: &Ranged| -> Result<_, IpNet> {
+        let free = blocks.free(*cursor).ok_or(blocks.range())?;
+        Ok((free, blocks.block(free.block)))
+    };
+    ranges.iter().map(free).collect()
 }
 
 impl Held {
@@ -175,11 +222,20 @@ impl Held {
 }
 
 impl Memory<Note> for Pool {
-    fn commit(&self, key: &Key, note: Note) {
+    fn commit_item(&self, _: &Key, note: &Note, item: usize) {
+        let Some((node, given)) = note.given.get(item) else { return };
         let mut held = self.held.lock();
-        for (ranged, given) in held.ranges.iter_mut().zip(&note.given) {
+        held.failures.remove(node);
+        for (ranged, given) in held.ranges.iter_mut().zip(given) {
             ranged.cursor = given.block + 1;
             self.metrics.given(ranged.blocks.range(), given.tries);
+        }
+    }
+
+    fn commit(&self, key: &Key, note: Note) {
+        let mut held = self.held.lock();
+        for failed in note.failed {
+            *held.failures.entry(failed).or_default() += 1;
         }
         if note.waits {
             held.waiting.insert(key.clone());

@@ -13,12 +13,15 @@ use super::metrics::Metrics;
 use super::plan::{plan, reasons};
 use super::pool::{Note, Pool, Standing};
 use super::view::View;
-use super::{ranges, services};
+use super::{Controller, ranges, services};
+use coxswain_machinery::api::AnyObject;
 use coxswain_machinery::api::core::Node;
-use coxswain_machinery::framework::{BuildError, Memory as _, RoomMetrics};
+use coxswain_machinery::api::kinds::NODES;
+use coxswain_machinery::framework::{BuildError, Memory as _, Observation, Reads, Room as _, RoomMetrics};
+use coxswain_machinery::informer::{Lister, Store};
 use coxswain_machinery::model::addresses::parse_range;
 use coxswain_machinery::model::plan::{Patch, Verb};
-use coxswain_machinery::model::{Key, Plan, Step};
+use coxswain_machinery::model::{Failure, Key, Plan, Step};
 use coxswain_machinery::options::Flags;
 use coxswain_machinery::telemetry::Registry;
 
@@ -166,7 +169,8 @@ fn follow(pool: &Pool, old: Option<&Node>, new: Option<&Node>, is_initial: bool)
 }
 
 fn looked_at(pool: &Pool, node: &Arc<Node>) -> (Plan<Note>, String) {
-    let view = View { node: Arc::clone(node), standing: pool.standing(node), failures: 0 };
+    let (node, standing) = (Arc::clone(node), pool.standing(node));
+    let view = View { node, standing, failures: 0, others: Vec::new(), failed: Vec::new() };
     (plan(&view, Timestamp::UNIX_EPOCH), reasons(&view).join(" "))
 }
 
@@ -175,7 +179,9 @@ fn give(pool: &Pool, name: &str) -> Vec<String> {
     let bare = node(name, &[]);
     let (plan, _) = looked_at(pool, &bare);
     let ranges: Vec<String> = plan.writes().flat_map(|write| ranges_in(&write.verb)).collect();
-    pool.commit(&Key::new("", name), plan.note);
+    let key = Key::new("", name);
+    (0..plan.writes().count()).for_each(|item| pool.commit_item(&key, &plan.note, item));
+    pool.commit(&key, plan.note);
     let ranges_read: Vec<&str> = ranges.iter().map(String::as_str).collect();
     follow(pool, Some(&bare), Some(&node(name, &ranges_read)), false);
     ranges
@@ -315,7 +321,8 @@ fn a_patch_that_failed_three_times_in_a_row_is_told_of_and_tried_again() {
     let (bare, key) = (node("a", &[]), Key::new("", "a"));
     for failures in 1..=6 {
         assert_eq!(pool.failures(&key), failures - 1);
-        let view = View { standing: pool.standing(&bare), node: Arc::clone(&bare), failures };
+        let (node, standing) = (Arc::clone(&bare), pool.standing(&bare));
+        let view = View { node, standing, failures, others: Vec::new(), failed: Vec::new() };
         let plan = plan(&view, Timestamp::UNIX_EPOCH);
         assert!(!plan.end);
         match plan.steps.as_slice() {
@@ -376,6 +383,104 @@ fn blocks_and_usage_are_counted_under_the_originals_names() {
     ] {
         assert!((value(name) - expected).abs() < 0.01, "{name}: {}", value(name));
     }
+}
+
+/// A room over these nodes, which the pool follows.
+fn room(cluster: &str, nodes: &[Arc<Node>]) -> (Controller, Arc<Store>) {
+    let store = Arc::new(Store::new(&NODES));
+    let pool = Arc::new(pool(cluster, &[]).0);
+    for node in nodes {
+        store.upsert(&(Arc::clone(node) as AnyObject));
+        follow(&pool, None, Some(node), true);
+    }
+    (Controller { nodes: Lister::new(Arc::clone(&store)), pool }, store)
+}
+
+fn observed(room: &Controller, name: &str, failures: &[Failure]) -> View {
+    let Observation::View(view) = room.observe(&Key::new("", name), failures, &Reads::default()).unwrap()
+    else {
+        panic!("{name} is there")
+    };
+    view
+}
+
+fn failure(name: &str) -> Failure {
+    Failure {
+        what: format!("patch nodes {name}"),
+        verb: "patch",
+        subresource: "",
+        kind: &NODES,
+        key: Key::new("", name),
+        code: 403,
+        reason: "Forbidden".into(),
+        message: String::new(),
+        existing: None,
+    }
+}
+
+/// The loop is serial: each batch waits until a late watch has shown the one before.
+#[test]
+fn burst_of_five_hundred_nodes_takes_eight_round_trips_of_the_watch() {
+    let nodes: Vec<Arc<Node>> = (0..500).map(|at| node(&format!("n{at:03}"), &[])).collect();
+    let (room, store) = room("10.0.0.0/8", &nodes);
+    let mut given = BTreeSet::new();
+    let mut rounds = 0;
+    for held in &nodes {
+        let key = Key::of(&held.metadata);
+        let (plan, note) = plan(&observed(&room, &key.name, &[]), Timestamp::UNIX_EPOCH).into_parts();
+        let writes: Vec<_> = plan.writes().collect();
+        rounds += usize::from(!writes.is_empty());
+        for (item, write) in writes.iter().enumerate() {
+            assert_eq!(write.item, Some(item));
+            room.pool.commit_item(&key, &note, item);
+            let ranges = ranges_in(&write.verb);
+            let told: Vec<&str> = ranges.iter().map(String::as_str).collect();
+            let (old, new) = (node(&write.key.name, &[]), node(&write.key.name, &told));
+            store.upsert(&(Arc::clone(&new) as AnyObject));
+            follow(&room.pool, Some(&old), Some(&new), false);
+            assert!(ranges.into_iter().all(|range| given.insert(range)), "{write}");
+        }
+        room.pool.commit(&key, note);
+    }
+    assert_eq!((given.len(), rounds), (500, 8));
+}
+
+#[test]
+fn last_blocks_go_to_as_many_nodes_and_to_no_two_the_same() {
+    let nodes: Vec<Arc<Node>> = ["a", "b", "c", "d", "e", "f"].map(|name| node(name, &[])).into();
+    let (room, _) = room("10.244.0.0/22", &nodes);
+    let given = |name: &str| {
+        let plan = plan(&observed(&room, name, &[]), Timestamp::UNIX_EPOCH);
+        let writes =
+            plan.writes().map(|write| format!("{} {}", write.key.name, ranges_in(&write.verb).join(" ")));
+        writes.collect::<Vec<_>>()
+    };
+    let expected = ["c 10.244.0.0/24", "a 10.244.1.0/24", "b 10.244.2.0/24", "d 10.244.3.0/24"];
+    assert_eq!(given("c"), expected);
+    // The search begins in the middle.
+    room.pool.commit_item(
+        &Key::new("", "c"),
+        &Note { given: vec![(Key::new("", "c"), vec![Free { block: 1, tries: 0 }])], ..Note::default() },
+        0,
+    );
+    assert_eq!(given("c"), ["c 10.244.2.0/24", "a 10.244.3.0/24", "b 10.244.0.0/24", "d 10.244.1.0/24"]);
+}
+
+#[test]
+fn failed_patch_of_another_node_is_left_to_its_own_key() {
+    let nodes: Vec<Arc<Node>> = ["a", "b"].map(|name| node(name, &[])).into();
+    let (room, _) = room("10.244.0.0/16", &nodes);
+    let key = |name| Key::new("", name);
+    let view = observed(&room, "a", &[failure("b")]);
+    let recorded = plan(&view, Timestamp::UNIX_EPOCH);
+    assert!(recorded.end && recorded.steps.is_empty(), "{recorded:?}");
+    room.pool.commit(&key("a"), recorded.note);
+    assert_eq!((room.pool.failures(&key("a")), room.pool.failures(&key("b"))), (0, 1));
+    // It is in no further batch until its own key succeeds.
+    assert_eq!(observed(&room, "a", &[]).others.len(), 0);
+    assert_eq!(observed(&room, "b", &[]).others.len(), 1);
+    let both = observed(&room, "b", &[failure("b"), failure("a")]);
+    assert_eq!((both.failures, both.failed.as_slice()), (2, &[key("a")][..]));
 }
 
 proptest! {

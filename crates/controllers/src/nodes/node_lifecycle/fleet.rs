@@ -63,6 +63,10 @@ pub(super) struct Fleet {
     pub(super) is_stopped: bool,
 }
 
+/// Nodes that are marked unknown in one round at most. A round waits for its writes, which take five seconds at 20 requests per second; no
+/// Lease is judged and no other node is tainted meanwhile.
+pub(super) const MOST_MARKED: usize = 100;
+
 /// What is to be done about a node.
 #[derive(Clone, Debug)]
 pub(super) enum Task {
@@ -99,6 +103,8 @@ pub(super) struct Look {
     pub(super) tasks: Vec<Task>,
     /// When a token comes that a node waits for.
     pub(super) next_token: Option<Duration>,
+    /// Whether further nodes are to be marked unknown.
+    pub(super) has_more: bool,
 }
 
 impl KnownNode {
@@ -254,13 +260,19 @@ impl Look {
     fn judge_nodes(&mut self, rules: &Rules, now: Duration) {
         let mut waiting: BTreeMap<Str, Vec<(Duration, Str, &'static str)>> = BTreeMap::new();
         let tasks = &mut self.tasks;
+        let mut marked = 0;
         for (name, (known, node)) in &self.fleet.nodes {
             if known.is_to_be_freed {
                 tasks.push(Task::Untaint(Arc::clone(node)));
                 continue;
             }
             if known.is_silent(rules, now) && condition(node, "Ready") != Some("Unknown") {
-                tasks.push(Task::MarkUnknown(Arc::clone(node)));
+                if marked < MOST_MARKED {
+                    marked += 1;
+                    tasks.push(Task::MarkUnknown(Arc::clone(node)));
+                } else {
+                    self.has_more = true;
+                }
                 continue;
             }
             match wanted(node) {

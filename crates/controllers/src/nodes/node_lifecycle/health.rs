@@ -31,6 +31,8 @@ const CONDITIONS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPr
 const AFTER_CONFLICT: Duration = Duration::from_millis(100);
 /// Number of such rounds in a row, as often as kube-controller-manager repeats an update.
 const MOST_CONFLICTS: u32 = 5;
+/// Time to the next round while further nodes are to be marked unknown.
+const WITH_MORE: Duration = Duration::from_millis(100);
 
 /// The room.
 pub(super) struct Health {
@@ -95,8 +97,7 @@ impl Room<Note> for Health {
             };
         }
         let look = view.look();
-        let next = look.next_token.map_or(view.period, |token| token.min(view.period));
-        let plan = Plan { requeue_after: Some(next), ..plan };
+        let plan = Plan { requeue_after: Some(view.next(&look)), ..plan };
         match &view.stage {
             Stage::Look { .. } => {
                 let plan = Plan { look_again: !look.tasks.is_empty(), ..plan };
@@ -157,12 +158,17 @@ impl Round {
                 _ => false,
             })
         };
-        let mut conflicts = self.failures.iter().filter(|failure| failure.reason == "Conflict");
+        let mut conflicts = self.failures.iter().filter(|failure| failure.is_conflict());
         if self.conflicts >= MOST_CONFLICTS || !conflicts.any(|failure| is_urgent(&failure.key.name)) {
-            let next = look.next_token.map_or(self.period, |token| token.min(self.period));
-            return Plan { requeue_after: Some(next), ..plan }.with_note(Note::Looked(None));
+            return Plan { requeue_after: Some(self.next(look)), ..plan }.with_note(Note::Looked(None));
         }
         Plan { requeue_after: Some(AFTER_CONFLICT.min(self.period)), ..plan }.with_note(Note::Conflicted)
+    }
+
+    /// Returns the time to the next round.
+    fn next(&self, look: &Look) -> Duration {
+        let more = look.has_more.then_some(WITH_MORE);
+        look.next_token.into_iter().chain(more).fold(self.period, Duration::min)
     }
 
     fn look(&self) -> Look {

@@ -83,6 +83,7 @@ pub(super) fn draft(view: &View) -> Draft {
     }
     draft.stage = Stage::Ask;
     draft.take_away(view);
+    draft.give_up_lost(view);
     draft.ask_for(view);
     draft
 }
@@ -124,19 +125,27 @@ impl Draft {
                 && let Some(mut held) = self.progressed(view, held)
             {
                 if is_wanted && held.state == State::Attached {
-                    if held.is_leaving && held.unheard.is_none() && lacks_attachment(view, &volume, &held) {
-                        // Its detach could not be judged, because its VolumeAttachment could not be read: it may be gone. Other nodes
-                        // wait until this one has the volume.
-                        held.state = State::Uncertain;
-                    }
                     held.unwanted_since = None;
                     // It had begun to leave, and nobody was asked to take it away.
-                    held.is_leaving &= held.under_way.is_some();
+                    held.is_leaving &= held.under_way.is_some() || is_lost(view, &volume, &held);
                 } else if !is_wanted {
                     held.unwanted_since = held.unwanted_since.or(Some(view.at));
                 }
                 self.book.held.insert(volume, held);
             }
+        }
+    }
+
+    /// Makes wanted volumes uncertain whose VolumeAttachments may be gone, so that new ones are created in this draft. As long as a draft only
+    /// emits events or changes the list of the node, these volumes keep leaving, and other nodes wait.
+    fn give_up_lost(&mut self, view: &View) {
+        let wants = &self.book.wants;
+        let lost = self.book.held.iter_mut().filter(|(volume, held)| {
+            wants.contains_key(*volume) && held.state == State::Attached && is_lost(view, volume, held)
+        });
+        for (_, held) in lost {
+            held.state = State::Uncertain;
+            held.is_leaving = false;
         }
     }
 
@@ -238,6 +247,11 @@ impl Draft {
                 || listed.contains(volume)
         });
     }
+}
+
+/// Whether the detach of a volume could not be judged, because its VolumeAttachment could not be read: it may be gone.
+fn is_lost(view: &View, volume: &Str, held: &Held) -> bool {
+    held.is_leaving && held.unheard.is_none() && lacks_attachment(view, volume, held)
 }
 
 /// Whether nothing is under way on a volume that needs a VolumeAttachment, and the cache lacks it.

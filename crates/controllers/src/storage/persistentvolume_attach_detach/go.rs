@@ -96,9 +96,13 @@ impl Draft {
                 continue;
             }
             let is_unknown = matches!(view.live, Live::Unreadable);
-            // The cache has to do for a Node that cannot be read, as it does in kube-controller-manager once a detach is forced.
-            let forced =
-                why_forced(view, if is_unknown { view.node.as_deref() } else { view.live.node() }, &held);
+            // The cache has to do for a Node that cannot be read, as it does in kube-controller-manager once a detach is forced. Its taint may have
+            // been removed since, so the volume has six minutes to be wanted again.
+            let forced = if is_unknown {
+                why_forced(view, view.node.as_deref(), &held).filter(|_| held.is_unwanted_for_long(view.at))
+            } else {
+                why_forced(view, view.live.node(), &held)
+            };
             if forced.is_none() && (is_unknown || used.contains(&volume)) {
                 if is_unknown && !held.is_unwanted_for_long(view.at) {
                     held.delay(Task::Detach, view.at);

@@ -43,7 +43,7 @@ struct Held {
     recyclers: HashMap<Key, Recycler>,
     /// Measures backoffs and the age of recyclings. The wall clock may be set while one runs.
     clock: SteadyClock,
-    failures: KeyBackoffs<(Key, Uid), SteadyTime>,
+    failures: KeyBackoffs<(Key, Uid)>,
 }
 
 #[derive(Debug)]

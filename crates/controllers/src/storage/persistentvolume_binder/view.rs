@@ -403,7 +403,7 @@ impl Binder {
 
 /// Whether the delete of a Pod was refused because another Pod has its name.
 pub(super) fn is_replaced(failure: &Failure) -> bool {
-    failure.kind == &PODS && failure.verb == "delete" && failure.reason == "Conflict"
+    failure.kind == &PODS && failure.verb == "delete" && failure.is_conflict()
 }
 
 /// An object as the API server has it.

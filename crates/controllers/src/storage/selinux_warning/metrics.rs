@@ -1,6 +1,6 @@
 //! The conflicts that there are, under the original's name: a series for each, in each direction. Decides nothing.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use parking_lot::Mutex;
 use prometheus::{IntGaugeVec, Opts};
@@ -38,11 +38,18 @@ impl Conflict {
     }
 }
 
-/// The series, and on how many volumes each conflict is.
+/// The conflicts that have series.
 #[derive(Debug)]
 pub(super) struct Series {
     gauge: IntGaugeVec,
-    volumes: Mutex<BTreeMap<Conflict, usize>>,
+    shown: Mutex<Shown>,
+}
+
+#[derive(Debug, Default)]
+struct Shown {
+    conflicts: BTreeSet<Conflict>,
+    /// Whether a conflict got no series, because [`MOST`] had one.
+    is_short: bool,
 }
 
 impl Series {
@@ -60,29 +67,46 @@ impl Series {
         let help = "Pods that mount the same volume in ways that exclude each other on one node.";
         let gauge = metrics.own(NAME, || IntGaugeVec::new(Opts::new(NAME, help), &labels))?;
         gauge.reset();
-        Ok(Self { gauge, volumes: Mutex::default() })
+        Ok(Self { gauge, shown: Mutex::default() })
     }
 
-    /// A conflict has come up on a volume.
+    /// Adds the series of a conflict, unless it has one.
     pub(super) fn begin(&self, conflict: Conflict) {
-        let mut volumes = self.volumes.lock();
-        if let Some(number) = volumes.get_mut(&conflict) {
-            *number += 1;
-        } else if volumes.len() < MOST {
+        let mut shown = self.shown.lock();
+        if shown.conflicts.contains(&conflict) {
+            return;
+        }
+        if shown.conflicts.len() < MOST {
             self.gauge.with_label_values(&conflict.labels()).set(1);
-            volumes.insert(conflict, 1);
+            shown.conflicts.insert(conflict);
+        } else {
+            shown.is_short = true;
         }
     }
 
-    /// A conflict has ended on a volume. A conflict without a series changes nothing.
+    /// Removes the series of a conflict that is on no volume any longer.
     pub(super) fn end(&self, conflict: &Conflict) {
-        let mut volumes = self.volumes.lock();
-        let Some(number) = volumes.get_mut(conflict) else { return };
-        *number -= 1;
-        if *number == 0 {
-            volumes.remove(conflict);
+        if self.shown.lock().conflicts.remove(conflict) {
             // It fails only if the series is not there, which is as well.
             drop(self.gauge.remove_label_values(&conflict.labels()));
+        }
+    }
+
+    /// Adds series of conflicts that have none, if conflicts got none and a tenth of the series is free by now. `all` are the conflicts that
+    /// there are, of which some have series.
+    pub(super) fn fill(&self, all: impl Iterator<Item = Conflict>) {
+        {
+            let mut shown = self.shown.lock();
+            if !shown.is_short || shown.conflicts.len() > MOST - MOST / 10 {
+                return;
+            }
+            shown.is_short = false;
+        }
+        for conflict in all {
+            self.begin(conflict);
+            if self.shown.lock().is_short {
+                break;
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What was seen of pods' volumes, and so what was told of them. It is the memory of the room, and the source of its metric.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use parking_lot::Mutex;
 
@@ -83,13 +84,14 @@ impl Record {
 
     fn forget(&self, held: &mut Held, pod: &Key) {
         let Some(seen) = held.pods.remove(pod) else { return };
-        for name in seen.volumes {
-            let Some(volume) = held.volumes.get_mut(&name) else { continue };
+        for name in &seen.volumes {
+            let Some(volume) = held.volumes.get_mut(name) else { continue };
             if let Some(mounted) = volume.pods.remove(pod) {
-                self.end(pod, &mounted, &volume.pods);
+                let ended = between(pod, &mounted, &volume.pods);
+                self.end(&held.volumes, &seen.volumes, &ended);
             }
-            if volume.pods.is_empty() {
-                held.volumes.remove(&name);
+            if held.volumes.get(name).is_some_and(|volume| volume.pods.is_empty()) {
+                held.volumes.remove(name);
             }
         }
     }
@@ -102,28 +104,59 @@ impl Record {
         if !seen.volumes.contains(&unique) {
             seen.volumes.push(unique.clone());
         }
-        let volume = volumes.entry(unique).or_insert_with(|| Volume { driver, pods: BTreeMap::new() });
+        let volume =
+            volumes.entry(unique.clone()).or_insert_with(|| Volume { driver, pods: BTreeMap::new() });
         if volume.pods.get(pod) == Some(&mounted) {
             return;
         }
         if let Some(before) = volume.pods.remove(pod) {
-            self.end(pod, &before, &volume.pods);
+            let ended = between(pod, &before, &volume.pods);
+            self.end(volumes, &seen.volumes, &ended);
         }
+        let Some(volume) = volumes.get_mut(&unique) else { return };
         for conflict in between(pod, &mounted, &volume.pods) {
             self.series.begin(conflict);
         }
         volume.pods.insert(pod.clone(), mounted);
     }
 
-    fn end(&self, pod: &Key, mounted: &Mounted, others: &BTreeMap<Key, Mounted>) {
-        for conflict in between(pod, mounted, others) {
-            self.series.end(&conflict);
-        }
+    /// Removes the series of conflicts of a pod that have ended on a volume, except those that are on another one of its volumes.
+    fn end(&self, volumes: &HashMap<Str, Volume>, of_pod: &[Str], ended: &[Conflict]) {
+        let lasts = |conflict: &Conflict| {
+            of_pod.iter().any(|name| volumes.get(name).is_some_and(|volume| volume.shows(conflict)))
+        };
+        // Linear: a pod has few volumes.
+        ended.iter().filter(|conflict| !lasts(conflict)).for_each(|conflict| self.series.end(conflict));
+    }
+}
+
+impl Volume {
+    /// Whether two pods are in this conflict on the volume.
+    fn shows(&self, conflict: &Conflict) -> bool {
+        let (Some(one), Some(other)) = (self.pods.get(&conflict.one.0), self.pods.get(&conflict.other.0))
+        else {
+            return false;
+        };
+        let property = conflict.property;
+        let is_same = *property.of(one) == conflict.one.1 && *property.of(other) == conflict.other.1;
+        is_same && conflicts(one, other).any(|found| found == property)
+    }
+
+    /// All conflicts on the volume.
+    fn conflicts(&self) -> impl Iterator<Item = Conflict> {
+        self.pods.iter().flat_map(|(pod, mounted)| {
+            let later = self.pods.range::<Key, _>((Bound::Excluded(pod), Bound::Unbounded));
+            between(pod, mounted, later)
+        })
     }
 }
 
 /// The conflicts of a pod with others on a volume, in both directions.
-fn between(pod: &Key, mounted: &Mounted, others: &BTreeMap<Key, Mounted>) -> Vec<Conflict> {
+fn between<'a>(
+    pod: &Key,
+    mounted: &Mounted,
+    others: impl IntoIterator<Item = (&'a Key, &'a Mounted)>,
+) -> Vec<Conflict> {
     let mut all = Vec::new();
     for (other, of_other) in others {
         for property in conflicts(mounted, of_other) {
@@ -150,5 +183,6 @@ impl Memory<Note> for Record {
                 }
             }
         }
+        self.series.fill(held.volumes.values().flat_map(Volume::conflicts));
     }
 }

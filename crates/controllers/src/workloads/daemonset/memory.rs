@@ -35,7 +35,7 @@ pub(super) struct FailedPods(Mutex<Held>);
 struct Held {
     /// Measures the backoffs. The wall clock may be set while one runs.
     clock: SteadyClock,
-    backoffs: KeyBackoffs<Place, SteadyTime>,
+    backoffs: KeyBackoffs<Place>,
 }
 
 impl Default for FailedPods {

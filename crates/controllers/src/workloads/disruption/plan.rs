@@ -53,7 +53,7 @@ pub(super) fn plan(view: &View, now: Timestamp) -> Plan {
 fn record(view: &View, failure: &Failure, was_counted: bool, now: Timestamp) -> Plan {
     let mut plan = Plan::default();
     // If nothing was counted, the write that failed was the one that was to close it.
-    if was_counted && failure.reason != "Conflict" {
+    if was_counted && !failure.is_conflict() {
         match status::closed(view, &failure.message, now) {
             Ok(write) => plan.write_status(write),
             Err(error) => plan.retry = Some(format!("status: {error}")),

@@ -58,17 +58,26 @@ fn or_zero<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserialize
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
+/// Reads a list or null. A null element is the zero value, as in Go.
+fn or_zeros<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    let elements: Vec<Option<T>> = or_zero(deserializer)?;
+    Ok(elements.into_iter().map(Option::unwrap_or_default).collect())
+}
+
 #[derive(Deserialize)]
-#[serde(default, bound(deserialize = "T: Deserialize<'de>"))]
+#[serde(default, bound(deserialize = "T: Default + Deserialize<'de>"))]
 struct List<T> {
     #[serde(deserialize_with = "or_zero")]
     kind: String,
-    items: Option<Vec<T>>,
+    #[serde(deserialize_with = "or_zeros")]
+    items: Vec<T>,
 }
 
 impl<T> Default for List<T> {
     fn default() -> Self {
-        Self { kind: String::new(), items: None }
+        Self { kind: String::new(), items: Vec::new() }
     }
 }
 
@@ -86,7 +95,8 @@ struct PodMetrics {
     metadata: Named,
     timestamp: Option<String>,
     window: Option<String>,
-    containers: Option<Vec<ContainerMetrics>>,
+    #[serde(deserialize_with = "or_zeros")]
+    containers: Vec<ContainerMetrics>,
 }
 
 #[derive(Deserialize, Default)]
@@ -117,9 +127,8 @@ pub(super) fn resource(
 ) -> Result<PodValues, QueryError> {
     let mut values = PodValues::new();
     for pod in some::<PodMetrics>(answer, "PodMetricsList")? {
-        let containers = pod.containers.as_deref().unwrap_or_default();
         let mut counted =
-            containers.iter().filter(|held| container.is_none_or(|name| held.name == name)).peekable();
+            pod.containers.iter().filter(|held| container.is_none_or(|name| held.name == name)).peekable();
         if counted.peek().is_none() {
             continue;
         }
@@ -167,12 +176,12 @@ pub(super) fn external(answer: &Value) -> Result<Vec<i64>, QueryError> {
 }
 
 /// The items of a list that is to have some.
-fn some<'a, T: Deserialize<'a>>(answer: &'a Value, kind: &str) -> Result<Vec<T>, QueryError> {
+fn some<'a, T: Default + Deserialize<'a>>(answer: &'a Value, kind: &str) -> Result<Vec<T>, QueryError> {
     let items = items(answer, kind)?;
     if items.is_empty() { Err(QueryError::Empty) } else { Ok(items) }
 }
 
-fn items<'a, T: Deserialize<'a>>(answer: &'a Value, kind: &str) -> Result<Vec<T>, QueryError> {
+fn items<'a, T: Default + Deserialize<'a>>(answer: &'a Value, kind: &str) -> Result<Vec<T>, QueryError> {
     let list: List<T> =
         List::deserialize(answer).map_err(|error| unusable(format!("the answer is no {kind}: {error}")))?;
     // An adapter may leave out the kind, as kube-controller-manager allows.
@@ -180,7 +189,7 @@ fn items<'a, T: Deserialize<'a>>(answer: &'a Value, kind: &str) -> Result<Vec<T>
         let held: String = list.kind.chars().take(60).collect();
         return Err(unusable(format!("the answer is no {kind}: its kind is {held:?}")));
     }
-    Ok(list.items.unwrap_or_default())
+    Ok(list.items)
 }
 
 /// Returns a quantity in thousandths. As in kube-controller-manager, a number is a quantity, too, and `null` or a missing value is 0.

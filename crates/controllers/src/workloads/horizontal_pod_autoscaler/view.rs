@@ -166,7 +166,7 @@ fn scaling(draft: &Draft, failures: &[Failure], read: &Reads) -> Result<Scaling,
     }
     let failed: Vec<&Failure> = failures.iter().filter(|failure| failure.subresource == "scale").collect();
     let Some(last) = failed.last() else { return Ok(Scaling::Failed("it was not tried".to_owned())) };
-    if last.reason != "Conflict" || failed.len() >= TRIES {
+    if !last.is_conflict() || failed.len() >= TRIES {
         return Ok(Scaling::Failed(last.message.clone()));
     }
     match read.scale(draft.row, &draft.target) {

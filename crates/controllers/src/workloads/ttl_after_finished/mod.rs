@@ -21,9 +21,9 @@ use coxswain_machinery::api::batch::Job;
 use coxswain_machinery::api::kinds::JOBS;
 use coxswain_machinery::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, Loop, LoopSettings,
-    Observation, ObserveError, Read, Reads, Room, RoomAdapter,
+    Observation, ObserveError, Reads, Room, RoomAdapter,
 };
-use coxswain_machinery::informer::{Delta, Lister, downcast};
+use coxswain_machinery::informer::{Delta, Lister};
 use coxswain_machinery::model::{Failure, Key, Plan};
 
 mod metrics;
@@ -97,17 +97,17 @@ impl Room<Note> for Controller {
         failures: &[Failure],
         read: &Reads,
     ) -> Result<Observation<View>, ObserveError> {
-        if failures.is_empty() {
-            return Ok(view::observe(self, key).into());
-        }
-        if failures.iter().any(|failure| failure.code != 409) {
+        let cached = self.jobs.get(key).filter(|job| view::is_to_go(job));
+        let Some(cached) = cached.filter(|_| failures.iter().all(Failure::is_conflict)) else {
             return Ok(Observation::Nothing);
-        }
-        match read.object(&JOBS, key) {
-            None => Ok(Observation::Needs(vec![FINISHED_JOB.of(Read::Object(&JOBS, key.clone()))])),
-            Some(Err(error)) => Err(ObserveError::Retry(error.to_string())),
-            Some(Ok(found)) => Ok(found.cloned().and_then(downcast).and_then(view::of_live).into()),
-        }
+        };
+        let has_failed = !failures.is_empty();
+        let job = if has_failed {
+            read.live(&FINISHED_JOB, &JOBS, &cached)?
+        } else {
+            read.current(&FINISHED_JOB, &JOBS, cached)?
+        };
+        Ok(job.and_then(|job| view::of_job(job, has_failed)))
     }
 
     fn plan(view: &View, now: Timestamp) -> Plan<Note> {

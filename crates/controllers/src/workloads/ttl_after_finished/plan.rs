@@ -25,7 +25,7 @@ pub(super) fn plan(view: &View, now: Timestamp) -> Plan<Note> {
     let left = SignedDuration::from_secs(due).saturating_sub(now.as_duration());
     if left.is_positive() {
         let requeue_after = Some(left.unsigned_abs());
-        return Plan { requeue_after, end: view.is_live, ..Plan::default() }.with_note(Note::default());
+        return Plan { requeue_after, end: view.has_failed, ..Plan::default() }.with_note(Note::default());
     }
     let delete = Verb::Delete {
         uid: job.uid.clone(),
@@ -38,6 +38,6 @@ pub(super) fn plan(view: &View, now: Timestamp) -> Plan<Note> {
         ..Write::new(&JOBS, Key::of(job), delete)
     };
     // In place of the delete that met a conflict.
-    Plan { steps: vec![Step::Write(delete)], end: view.is_live, ..Plan::default() }
+    Plan { steps: vec![Step::Write(delete)], end: view.has_failed, ..Plan::default() }
         .with_note(Note { overdue: Some(left.unsigned_abs()) })
 }

@@ -51,7 +51,12 @@ fn job(change: impl FnOnce(&mut Job)) -> Job {
 fn view(job: &Job) -> Option<View> {
     let store = Arc::new(Store::new(&JOBS));
     store.upsert(&(JOBS.decode)(&job.to_bytes().into()).unwrap());
-    view::observe(&Controller { jobs: Lister::new(store) }, &Key::of(&job.metadata))
+    let room = Controller { jobs: Lister::new(store) };
+    match room.observe(&Key::of(&job.metadata), &[], &Reads::default()).unwrap() {
+        Observation::View(view) => Some(view),
+        Observation::Needs(needs) => panic!("{needs:?}"),
+        Observation::Nothing => None,
+    }
 }
 
 /// When it is looked at again, or what is done.
@@ -172,6 +177,9 @@ fn job_that_changes_more_often_than_the_watch_shows_goes_at_the_version_that_is_
     let conflict = [failure(409, "Conflict")];
     let observed = |read: &Reads| room.observe(&key, &conflict, read).unwrap();
     assert!(matches!(observed(&Reads::default()), Observation::Needs(needs) if needs.len() == 1));
+    // Three conflicts in a row have the same effect before the first delete of a reconcile.
+    let contended = room.observe(&key, &[], &Reads::default().contended()).unwrap();
+    assert!(matches!(contended, Observation::Needs(needs) if needs.len() == 1));
     let live = |job: Option<Job>| {
         let job = job.map(|job| (JOBS.decode)(&job.to_bytes().into()).unwrap());
         Reads::default().with_object(&JOBS, key.clone(), Ok(job))
@@ -196,7 +204,8 @@ fn job_that_changes_more_often_than_the_watch_shows_goes_at_the_version_that_is_
         (raised.requeue_after, raised.end, raised.steps.len()),
         (Some(Duration::from_secs(50)), true, 0)
     );
-    for gone in [None, newer(|job| job.spec.ttl_seconds_after_finished = None)] {
+    let other = newer(|job| job.metadata.uid = "another".into());
+    for gone in [None, other, newer(|job| job.spec.ttl_seconds_after_finished = None)] {
         assert!(matches!(observed(&live(gone)), Observation::Nothing));
     }
     // After another refusal the key waits for its backoff.

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Controller;
 use coxswain_machinery::api::batch::Job;
-use coxswain_machinery::model::Key;
 use coxswain_machinery::wire::Time;
 
 /// The Job, and when it has finished.
@@ -14,8 +12,8 @@ pub(super) struct View {
     /// `None` if it does not say.
     pub(super) finished_at: Option<Time>,
     pub(super) ttl_seconds: i32,
-    /// Whether the Job was read live, after the delete of the cached one met a conflict.
-    pub(super) is_live: bool,
+    /// Whether the delete of the cached Job met a conflict in this reconcile; then the Job was read live.
+    pub(super) has_failed: bool,
 }
 
 /// Whether it has finished, is to be deleted after a while, and is not being deleted.
@@ -23,20 +21,12 @@ pub(super) fn is_to_go(job: &Job) -> bool {
     !job.metadata.is_deleting() && job.spec.ttl_seconds_after_finished.is_some() && job.end().is_some()
 }
 
-pub(super) fn observe(room: &Controller, key: &Key) -> Option<View> {
-    of_job(room.jobs.get(key)?, false)
-}
-
-/// The view of a Job that was read live.
-pub(super) fn of_live(job: Arc<Job>) -> Option<View> {
-    of_job(job, true)
-}
-
-fn of_job(job: Arc<Job>, is_live: bool) -> Option<View> {
+/// The view of a Job, cached or live; `has_failed`: the delete of the cached one met a conflict in this reconcile.
+pub(super) fn of_job(job: Arc<Job>, has_failed: bool) -> Option<View> {
     if !is_to_go(&job) {
         return None;
     }
     let finished_at = job.end()?.last_transition_time;
     let ttl_seconds = job.spec.ttl_seconds_after_finished?;
-    Some(View { job, finished_at, ttl_seconds, is_live })
+    Some(View { job, finished_at, ttl_seconds, has_failed })
 }

@@ -257,6 +257,21 @@ async fn odd_lists_are_read_as_by_go() {
                 "items":[{"metadata":{"name":"a","name":"b"}}]}"#,
             &["b"],
         ),
+        // Items of a further member are read into those of the one before, element by element.
+        (
+            r#"{"apiVersion":"ex.io/v1","kind":"FooList","items":[{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}],
+                "items":[{"metadata":{"uid":"1"}},{"metadata":{"name":"c"}}]}"#,
+            &["a", "c"],
+        ),
+        (
+            r#"{"apiVersion":"ex.io/v1","kind":"FooList","items":[{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}],
+                "items":[{}]}"#,
+            &["a"],
+        ),
+        (
+            r#"{"apiVersion":"ex.io/v1","kind":"FooList","items":[{"metadata":{"name":"a"}}],"items":null}"#,
+            &[],
+        ),
     ] {
         let (client, _) = server("Application/JSON;charset=utf-8", body);
         let found = client.list_all(foos(), "default").await.unwrap();

@@ -141,7 +141,7 @@ async fn a_loop_that_follows_no_object_begins_with_its_seeds() {
     }
     tokio::time::sleep(PERIOD * 3).await;
     assert_eq!(work.stats().syncs(), 6, "they remember");
-    instance.stop(Some(Duration::from_secs(1))).await;
+    instance.stop(Some(Duration::from_secs(1)), std::future::pending()).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -157,7 +157,7 @@ async fn running_controller_notices_a_wall_clock_that_was_set_forward() {
     clock.advance(Duration::from_hours(11));
     tokio::time::sleep(Duration::from_secs(40)).await;
     assert_eq!(work.stats().syncs(), 3);
-    instance.stop(Some(Duration::from_secs(1))).await;
+    instance.stop(Some(Duration::from_secs(1)), std::future::pending()).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -167,7 +167,7 @@ async fn what_a_loop_can_read_is_covered_by_its_expectations() {
         let instance = Instance::prepare(descriptor, &runtime).unwrap();
         assert_eq!(instance.loops()[0].covers(&PODS), is_read);
         assert!(!instance.loops()[0].covers(&crate::api::kinds::SECRETS));
-        instance.stop(Some(Duration::from_secs(1))).await;
+        instance.stop(Some(Duration::from_secs(1)), std::future::pending()).await;
     }
 }
 
@@ -206,7 +206,10 @@ static LIVE: Descriptor = descriptor(|_| {
 async fn instance_that_stops_without_a_limit_waits_for_reconciles_in_flight() {
     // It takes connections and never answers: a request ends by its own timeout.
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    for (grace, expected) in [(Some(Duration::from_secs(1)), Stop::Aborted), (None, Stop::Finished)] {
+    let second = Some(Duration::from_secs(1));
+    for (grace, cut_off, expected) in
+        [(second, None, Stop::Aborted), (None, second, Stop::Aborted), (None, None, Stop::Finished)]
+    {
         let runtime = runtime_of(&format!("http://{}", server.local_addr().unwrap())).await;
         let mut instance = Instance::prepare(&LIVE, &runtime).unwrap();
         instance.start(&CancellationToken::new()).await.unwrap();
@@ -214,11 +217,17 @@ async fn instance_that_stops_without_a_limit_waits_for_reconciles_in_flight() {
         tokio::time::sleep(Duration::from_millis(100)).await;
         assert_eq!(work.stats().syncs(), 0, "the reconcile is in flight");
         let began = tokio::time::Instant::now();
-        assert_eq!(instance.stop(grace).await, expected);
+        let cut_off = async {
+            match cut_off {
+                Some(after) => tokio::time::sleep(after).await,
+                None => std::future::pending().await,
+            }
+        };
+        assert_eq!(instance.stop(grace, cut_off).await, expected);
         let took = began.elapsed();
-        match grace {
-            Some(grace) => assert_eq!((took.as_secs(), work.stats().syncs()), (grace.as_secs(), 0)),
-            None => assert!(took > Duration::from_secs(2) && work.stats().syncs() == 1, "{took:?}"),
+        match expected {
+            Stop::Aborted => assert_eq!((took.as_secs(), work.stats().syncs()), (1, 0)),
+            Stop::Finished => assert!(took > Duration::from_secs(2) && work.stats().syncs() == 1, "{took:?}"),
         }
     }
 }

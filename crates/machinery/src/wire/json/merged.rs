@@ -182,23 +182,9 @@ pub(super) fn put_merged(field: &Field, values: &[&RawValue], out: &mut Vec<u8>)
             out.extend(entries.into_values().flatten());
         }
         Cardinality::List => {
-            // Go keeps elements behind the end of a shorter list, and a longer one that follows shows them again.
-            let mut elements = Vec::<Vec<&RawValue>>::new();
-            let mut length = 0;
-            for value in values {
-                let items: Vec<&RawValue> = if is_null(value) { Vec::new() } else { parse(value)? };
-                length = items.len();
-                if length == 0 {
-                    elements.clear();
-                }
-                elements.resize_with(elements.len().max(length), Vec::new);
-                for (at, (element, item)) in elements.iter_mut().zip(items).enumerate() {
-                    // An item of another type is an error, though no element may be left of it.
-                    merged(field, &[item]).map_err(|error| error.within(&at.to_string()))?;
-                    element.push(item);
-                }
-            }
-            for (at, element) in elements.iter().take(length).enumerate() {
+            // An item of another type is an error, though no element may be left of it.
+            let elements = elements(values, |item| merged(field, &[item]).map(drop))?;
+            for (at, element) in elements.iter().enumerate() {
                 let encoded = merged(field, element).map_err(|error| error.within(&at.to_string()))?;
                 if encoded.is_empty() {
                     // An element of nulls alone is an empty string: metadata has lists of strings and of messages.
@@ -209,6 +195,31 @@ pub(super) fn put_merged(field: &Field, values: &[&RawValue], out: &mut Vec<u8>)
         }
     }
     Ok(())
+}
+
+/// Returns the values that Go reads into each element of a list whose member has these values. `check` is called for each item, and its error
+/// has the position of the item.
+pub(super) fn elements<'a>(
+    values: &[&'a RawValue],
+    check: impl Fn(&'a RawValue) -> Result<(), JsonError>,
+) -> Result<Vec<Vec<&'a RawValue>>, JsonError> {
+    // Go keeps elements behind the end of a shorter list, and a longer one that follows shows them again.
+    let mut elements = Vec::<Vec<&RawValue>>::new();
+    let mut length = 0;
+    for &value in values {
+        let items: Vec<&RawValue> = if is_null(value) { Vec::new() } else { parse(value)? };
+        length = items.len();
+        if length == 0 {
+            elements.clear();
+        }
+        elements.resize_with(elements.len().max(length), Vec::new);
+        for (at, (element, item)) in elements.iter_mut().zip(items).enumerate() {
+            check(item).map_err(|error| error.within(&at.to_string()))?;
+            element.push(item);
+        }
+    }
+    elements.truncate(length);
+    Ok(elements)
 }
 
 /// Returns the encoded value that Go has after it has read these into one place, or nothing if it is unset.

@@ -9,8 +9,8 @@
 use serde_json::value::RawValue;
 
 use super::JsonError;
-use super::from_json::{encode, head, mark, parse, stated, text, watch_event};
-use super::merged::{Members, Repeated};
+use super::from_json::{encode, head, mark, stated, text, watch_event};
+use super::merged::{Members, Repeated, elements};
 use super::read::lossy_json;
 use super::schema::SCHEMA;
 use crate::wire::splice::put_bytes;
@@ -41,7 +41,7 @@ pub fn metadata_from_json(json: &[u8]) -> Result<Vec<u8>, JsonError> {
 /// The text is no JSON or no list. Items that are malformed are made into objects that cannot be decoded.
 pub fn metadata_list_from_json(json: &[u8]) -> Result<Vec<u8>, JsonError> {
     let json = lossy_json(json);
-    let members: Members<'_> = serde_json::from_str(&json)?;
+    let mut members: Members<'_> = serde_json::from_str(&json)?;
     let (api_version, kind) = type_of(&members)?;
     let is_status = api_version == "v1" && kind == "Status";
     // A list may be of any kind.
@@ -52,9 +52,9 @@ pub fn metadata_list_from_json(json: &[u8]) -> Result<Vec<u8>, JsonError> {
     if !members.all("metadata").is_empty() {
         put_message("meta.v1.ListMeta", inner(&members)?, &mut out)?;
     }
-    let items = members.get("items").map_or(Ok(Vec::new()), parse::<Vec<&RawValue>>);
+    let items = elements(&members.take_all("items"), |_| Ok(()));
     for item in items.map_err(|error| error.within("items"))? {
-        put_bytes(&mut out, ITEMS, &metadata_or_mark(item, true));
+        put_bytes(&mut out, ITEMS, &metadata_or_mark(&item, true));
     }
     Ok(wrap_envelope(API_VERSION, "PartialObjectMetadataList", &out))
 }
@@ -66,7 +66,7 @@ pub fn metadata_list_from_json(json: &[u8]) -> Result<Vec<u8>, JsonError> {
 pub fn metadata_event_from_json(line: &[u8]) -> Result<Vec<u8>, JsonError> {
     watch_event(line, |kind, object| {
         // A bookmark is an object without a name.
-        let encoded = metadata_or_mark(object, kind != "BOOKMARK");
+        let encoded = metadata_or_mark(&[object], kind != "BOOKMARK");
         Ok(wrap_envelope(API_VERSION, "PartialObjectMetadata", &encoded))
     })
 }
@@ -100,12 +100,19 @@ fn named(name: &str) -> Result<(), JsonError> {
     Ok(())
 }
 
-/// An object among others. If its metadata is malformed or lacks a name that it must have, it is made into an object that cannot be decoded,
-/// with as much as names it.
-fn metadata_or_mark(object: &RawValue, has_name: bool) -> Vec<u8> {
-    let members: Members<'_> = parse(object).unwrap_or_default();
+/// An object among others, of the values that Go reads into it. If a value or its metadata is malformed, or if it lacks a name that it must
+/// have, it is made into an object that cannot be decoded, with as much as names it.
+fn metadata_or_mark(values: &[&RawValue], has_name: bool) -> Vec<u8> {
+    let mut members = Members::default();
+    let mut is_malformed = false;
+    for &value in values {
+        match Members::merge(&[value]) {
+            Ok(following) => members.extend(following),
+            Err(_) => is_malformed = true,
+        }
+    }
     match metadata(&members) {
-        Ok((out, name)) if !has_name || !name.is_empty() => out,
+        Ok((out, name)) if !is_malformed && (!has_name || !name.is_empty()) => out,
         _ => {
             let mut named = Members::default();
             for value in members.all("metadata") {

@@ -87,6 +87,18 @@ fn of_a_consumer_that_the_cache_has_not_the_api_server_is_asked() {
 }
 
 #[test]
+fn consumer_whose_deletion_was_seen_is_not_read() {
+    let uid = pod("p", &[], &[], plain).metadata.uid.clone();
+    for cluster in [
+        Cluster::new().with(claim("c", used_by(&[consumer("p")]))),
+        Cluster::new().with(claim("c", used_by(&[consumer("p")]))).with(pod("p", &[], &[], other_uid)),
+    ] {
+        cluster.departed.add(&uid);
+        assert_eq!(cluster.claim("c", &none()).unwrap().len(), 2, "it is freed");
+    }
+}
+
+#[test]
 fn consumers_of_other_sorts_stay() {
     let sort = |group: &str, resource: &str| ResourceClaimConsumer {
         api_group: group.into(),

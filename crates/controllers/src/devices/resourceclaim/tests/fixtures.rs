@@ -6,6 +6,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 
 use super::super::claim;
+use super::super::departed::Departed;
 use super::super::rooms::{GroupRoom, PodRoom};
 use super::super::view::Rooms;
 use coxswain_machinery::api::kinds::{POD_GROUPS, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS};
@@ -214,6 +215,7 @@ pub(super) struct Cluster {
     groups: Arc<Store>,
     claims: Arc<Store>,
     templates: Arc<Store>,
+    pub(super) departed: Arc<Departed>,
     pub(super) with_groups: bool,
     pub(super) prioritized_lists: bool,
     pub(super) admin_access: bool,
@@ -227,6 +229,7 @@ impl Cluster {
             groups: store(&POD_GROUPS),
             claims: store(&RESOURCE_CLAIMS),
             templates: store(&RESOURCE_CLAIM_TEMPLATES),
+            departed: Arc::default(),
             with_groups: false,
             prioritized_lists: true,
             admin_access: true,
@@ -276,6 +279,7 @@ impl Cluster {
             claims: Lister::new(Arc::clone(&self.claims)),
             pods: Lister::new(Arc::clone(&self.pods)),
             groups: self.with_groups.then(|| Lister::new(Arc::clone(&self.groups))),
+            departed: Arc::clone(&self.departed),
         }
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::super::departed::Departed;
 use super::super::keys::{self, *};
 use super::fixtures::*;
 use coxswain_machinery::api::kinds::{PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS};
@@ -72,7 +73,7 @@ fn pods_with_claims_concern_themselves_until_they_are_done() {
 
 #[test]
 fn pods_that_are_done_or_gone_concern_their_claims() {
-    let watched = Watched::new(&PODS, left_by_pods());
+    let watched = Watched::new(&PODS, left_by_pods(Arc::default()));
     let entries = [("a", "named"), ("b", "from t")];
     let made = [("b", "made")];
     let nothing = Vec::<String>::new();
@@ -96,10 +97,36 @@ fn pods_that_are_done_or_gone_concern_their_claims() {
     assert_eq!(watched.put(anew), ["made", "named"]);
 }
 
+#[test]
+fn deletion_of_a_pod_with_claims_is_noted_until_the_pod_is_there_again() {
+    let departed = Arc::new(Departed::default());
+    let watched = Watched::new(&PODS, left_by_pods(Arc::clone(&departed)));
+    let held = || pod("p", &[("a", "c")], &[], plain);
+    let uid = held().metadata.uid.clone();
+    watched.put(held());
+    assert!(!departed.has(&uid));
+    watched.remove(held());
+    assert!(departed.has(&uid));
+    // etcd was restored from a backup.
+    watched.put(held());
+    assert!(!departed.has(&uid));
+    let anew = pod("p", &[("a", "c")], &[], |pod| {
+        pod.metadata.uid = "other".into();
+        pod.metadata.resource_version = "11".into();
+    });
+    watched.put(anew);
+    assert!(departed.has(&uid));
+    let bare = pod("bare", &[], &[], other_uid);
+    let uid = bare.metadata.uid.clone();
+    watched.put(Arc::clone(&bare));
+    watched.remove(bare);
+    assert!(!departed.has(&uid), "it is no consumer");
+}
+
 /// The watch was broken while the pod ran: a list shows it for the first time when it is done.
 #[test]
 fn a_pod_that_a_later_list_shows_done_concerns_its_claims() {
-    let watched = Watched::new(&PODS, left_by_pods());
+    let watched = Watched::new(&PODS, left_by_pods(Arc::default()));
     let (entries, made) = ([("a", "named"), ("b", "from t")], [("b", "made")]);
     let short = |name: &str| pod(name, &entries, &made, finished);
     let list = |pods: Vec<AnyObject>, version: &str| {

@@ -227,6 +227,24 @@ proptest! {
     }
 }
 
+/// A round waits for its writes. If all were in one round, no Lease would be judged and no node tainted for minutes.
+#[tokio::test(start_paused = true)]
+async fn nodes_that_fall_silent_together_are_marked_in_several_rounds() {
+    let mut bench = Bench::new((0..250).map(|at| node(&format!("n{at:03}"), "a")));
+    bench.round();
+    let marked = |told: &[String]| told.iter().filter(|what| what.starts_with("status of")).count();
+    let mut told = Vec::new();
+    while marked(&told) == 0 {
+        told = bench.pass(1, |bench| bench.renew("kube-system", "leader")).await;
+    }
+    assert_eq!(marked(&told), 100);
+    bench.look();
+    let plan = bench.plan();
+    let marks = plan.writes().filter(|write| write.subresource == "status").count();
+    assert_eq!((marks, plan.requeue_after), (100, Some(Duration::from_millis(100))));
+    assert_eq!([(); 4].map(|()| marked(&bench.round())), [100, 50, 0, 0]);
+}
+
 /// The same after a process stood still: what the watch has delivered meanwhile is read after the clock has moved.
 #[tokio::test(start_paused = true)]
 async fn a_pause_of_the_process_counts_against_no_node() {

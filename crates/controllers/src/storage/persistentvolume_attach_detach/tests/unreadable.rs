@@ -60,22 +60,43 @@ fn volume_of_a_deleted_node_that_is_never_forced_is_uncertain_after_six_minutes(
     assert!(told.contains(&"create a on m".to_owned()), "{told:?}");
 }
 
-#[test]
-fn taint_of_a_node_that_cannot_be_read_counts() {
-    let mut stage = Stage::running("a", "n");
-    // The volume has left the list before.
+/// Volume `a` has left the list of `n`. The cache shows that `n` is not ready and out of service, and Nodes cannot be read.
+fn tainted_node() -> Stage {
+    let mut stage = Stage::with(Rules { is_forced: false, ..RULES }).with_running("a", "n");
     stage.lists("n", &[]);
     stage.pod_gone("p");
-    stage.changed("n", |node| {
-        set_ready(node, false);
-        taint(node, "", "NoExecute");
-    });
+    stage.changed("n", |node| set_ready(node, false));
+    stage.live = vec![stage.get_node("n")];
+    stage.changed("n", |node| taint(node, "", "NoExecute"));
     stage.unreadable = vec!["nodes"];
     let mut book = book::Book::clone(&stage.world.books.book("n").unwrap());
     book.held.values_mut().for_each(|held| held.is_leaving = true);
     stage.world.books.commit(&Key::new("", "n"), Note { book, is_there: true, ..Note::default() });
-    stage.look("n");
-    assert!(stage.happened().contains(&"delete a on n".to_owned()));
+    stage.node("m");
+    stage
+}
+
+#[test]
+fn cached_taint_of_a_node_that_cannot_be_read_may_have_been_removed() {
+    let mut stage = tainted_node();
+    let told = passes(&mut stage, secs(1000));
+    assert!(told.contains(&"n lists [a]".to_owned()), "the answer shows the Node: {told:?}");
+    assert!(!told.contains(&"delete a on n".to_owned()), "{told:?}");
+}
+
+#[test]
+fn cached_taint_of_a_node_that_can_be_neither_read_nor_patched_counts_after_six_minutes() {
+    let mut stage = tainted_node();
+    stage.live.clear();
+    stage.refused = vec!["patch"];
+    let told = passes(&mut stage, secs(350));
+    assert!(!told.contains(&"delete a on n".to_owned()), "{told:?}");
+    let told = passes(&mut stage, secs(500));
+    assert!(told.contains(&"delete a on n".to_owned()), "{told:?}");
+    assert_eq!(
+        stage.series("attach_detach_controller_attachdetach_controller_forced_detaches"),
+        ["out-of-service 1"]
+    );
 }
 
 #[test]
@@ -193,4 +214,28 @@ fn pod_that_returns_while_the_attachment_cannot_be_read_gets_a_new_one() {
     stage.is_attached("a", "n");
     stage.look("n");
     assert!(stage.happened().contains(&"n lists [a]".to_owned()));
+}
+
+#[test]
+fn pod_that_returns_keeps_other_nodes_waiting_while_another_volume_is_told_and_listed() {
+    let mut stage = gone_attachment();
+    stage.unreadable_code = 500;
+    stage.bound("b", &["ReadWriteOnce"]);
+    stage.pod("s", "n", &["b"]);
+    stage.look("n");
+    stage.node("m");
+    stage.pod("q", "m", &["a"]);
+    stage.pod("r", "n", &["a"]);
+    stage.is_attached("b", "n");
+    stage.happened();
+    for step in ["SuccessfulAttachVolume", "n lists [b]"] {
+        let plan = stage.planned("n", &[], &[]);
+        assert!(plan.look_again, "{plan:?}");
+        stage.perform(&Key::new("", "n"), plan, &mut Vec::new(), &mut Vec::new());
+        assert!(stage.happened().iter().any(|line| line.contains(step)), "{step}");
+        stage.look("m");
+        assert!(!stage.happened().contains(&"create a on m".to_owned()), "n gets it, {step}");
+    }
+    stage.look("n");
+    assert!(stage.happened().contains(&"create a on n".to_owned()));
 }

@@ -2,6 +2,7 @@
 
 use super::super::conflict::Property;
 use super::super::metrics::Conflict;
+use super::super::mounts::Mount;
 use super::*;
 
 const LABELS: [&str; 2] = [
@@ -126,6 +127,32 @@ fn conflicts_of_a_thousand_pods_on_one_volume_have_a_bounded_number_of_series() 
     all().for_each(|(one, other)| series.begin(conflict(one, other)));
     assert_eq!(count(), 10_000);
     all().for_each(|(one, other)| series.end(&conflict(one, other)));
+    assert_eq!(count(), 0);
+}
+
+/// Conflicts that got no series at the limit get them when others have ended, and lose them only when they end on their last volume.
+#[test]
+fn series_at_their_limit_are_given_to_conflicts_that_last() {
+    let registry = Registry::new();
+    let record = Record::new(Series::register(&RoomMetrics::new(registry.clone())).unwrap());
+    let see = |name: String, label: &str| {
+        let mount = |volume: &str| Mount {
+            unique: volume.into(),
+            driver: None,
+            mounted: Mounted { label: label.into(), policy: Str::EMPTY },
+        };
+        let mounts = vec![mount("data"), mount("more")];
+        record.commit(&Key::new("ns", name), Note::Seen("uid".into(), mounts));
+    };
+    let count = || registry.gather().iter().map(|family| family.get_metric().len()).sum::<usize>();
+    for at in 0..100 {
+        see(format!("a{at}"), ":::s0:c1");
+        see(format!("b{at}"), ":::s0:c2");
+    }
+    assert_eq!(count(), 10_000);
+    (0..60).for_each(|at| record.commit(&Key::new("ns", format!("a{at}")), Note::Forget));
+    assert_eq!(count(), 2 * 40 * 100);
+    (0..100).for_each(|at| record.commit(&Key::new("ns", format!("b{at}")), Note::Forget));
     assert_eq!(count(), 0);
 }
 

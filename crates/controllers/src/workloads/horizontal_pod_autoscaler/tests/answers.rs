@@ -56,6 +56,21 @@ fn null_is_the_zero_value_in_each_field_and_a_negative_window_is_none() {
     }
 }
 
+/// Go reads a null into an element of a list as the zero value of its type.
+#[test]
+fn null_element_is_the_zero_value() {
+    let containers = json!([{ "name": "c", "usage": { "cpu": "1" } }]);
+    let list =
+        json!({ "kind": "PodMetricsList", "items": [null, pod("a", &containers), pod("b", &json!([null]))] });
+    let cpu = resource(&list, "cpu", None).unwrap();
+    assert_eq!(cpu.keys().map(|name| name.as_str()).collect::<Vec<_>>(), ["a"]);
+    let custom = |item: &Value| json!({ "kind": "MetricValueList", "items": [item] });
+    assert_eq!(pods(&custom(&Value::Null)), pods(&custom(&json!({}))));
+    assert_eq!(object(&custom(&Value::Null)), Ok(0));
+    let series = json!({ "kind": "ExternalMetricValueList", "items": [null, { "value": "2" }] });
+    assert_eq!(external(&series), Ok(vec![0, 2000]));
+}
+
 #[test]
 fn custom_metrics_are_read_in_both_versions() {
     for (metric, window, seconds) in [
