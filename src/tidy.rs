@@ -9,6 +9,7 @@ mod layers;
 mod loops;
 mod manifests;
 mod manual;
+mod memories;
 mod reads;
 mod references;
 mod requests;

@@ -45,7 +45,7 @@ use coxswain_machinery::executor::Finishers;
 use coxswain_machinery::framework::{
     BlockingPool, Descriptor, ExpectationsRegistry, ReconcileMetrics, RoomMetrics, Runtime, Stop, Watchdog,
 };
-use coxswain_machinery::informer::{Informers, InformersConfig};
+use coxswain_machinery::informer::{Epochs, Informers, InformersConfig};
 use coxswain_machinery::model::Key;
 use coxswain_machinery::model::clock::SharedClock;
 use coxswain_machinery::model::plan::EventSpec;
@@ -180,6 +180,7 @@ pub(super) async fn complete(
         metrics: &manager_metrics,
         clock: &clock,
         health: &health,
+        epochs: informers.epochs(),
         thread: election,
         identity: identity.clone(),
     };
@@ -364,6 +365,7 @@ struct LockSetup<'a> {
     metrics: &'a ManagerMetrics,
     clock: &'a SharedClock,
     health: &'a HealthRegistry,
+    epochs: &'a Arc<Epochs>,
     thread: &'a Handle,
     identity: String,
 }
@@ -396,7 +398,8 @@ impl LockSetup<'_> {
         };
         let client = self.clients.leader_election(flags.leader_elect_renew_deadline, self.thread).await?;
         let lock = LeaseLock::new(client.clone(), namespace, name);
-        let elector = Elector::new(lock, self.identity.clone(), timing, Arc::clone(self.clock));
+        let elector = Elector::new(lock, self.identity.clone(), timing, Arc::clone(self.clock))
+            .noticing_restores(Arc::clone(self.epochs));
         let elector = Arc::new(if is_coordinated { elector.coordinated() } else { elector });
         let candidate = is_coordinated.then(|| {
             let object = CandidateObject::new(client, namespace, &self.identity);

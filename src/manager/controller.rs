@@ -3,7 +3,8 @@
 //! A supervisor follows two wishes: whether this replica leads (under the controller's lock), and whether the
 //! controller is wanted (flags, later overrides). A controller that fails, or panics outside of its reconciles, is
 //! contained: it is reported unhealthy and started anew after a growing delay; the others go on. One that panics over an
-//! object works on, and is degraded until it can reconcile that object: no probe fails for it.
+//! object works on, and is degraded until it can reconcile that object: no probe fails for it. After a restore of etcd
+//! ([`Epochs`](coxswain_machinery::informer::Epochs)) each is built again, and remembers nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -194,6 +195,7 @@ pub async fn supervise(
         match ended {
             RunEnd::Unwanted => failures = 0,
             RunEnd::Skipped => return Stop::Finished,
+            RunEnd::Outdated => {}
             RunEnd::Failed => {
                 controller.restarts.fetch_add(1, Ordering::Relaxed);
             }
@@ -205,6 +207,8 @@ pub async fn supervise(
 enum RunEnd {
     Unwanted,
     Skipped,
+    /// etcd was restored: what the instance remembers never was.
+    Outdated,
     Failed,
 }
 
@@ -266,7 +270,7 @@ async fn run_once(
         dynamic: instance.dynamic().cloned(),
     };
     let ended = work(controller, &mut instance, failures, wishes, shutdown).await;
-    if matches!(ended, RunEnd::Unwanted) {
+    if matches!(ended, RunEnd::Unwanted | RunEnd::Outdated) {
         controller.set(Phase::Stopping);
     }
     *controller.running.write() = Parts::default();
@@ -298,9 +302,11 @@ async fn work(
     shutdown: &CancellationToken,
 ) -> RunEnd {
     let name = controller.descriptor.name;
+    let epoch = instance.epoch().clone();
     let started = tokio::select! {
         biased;
         () = unwanted(wishes, shutdown) => return RunEnd::Unwanted,
+        () = epoch.clone().over() => return RunEnd::Outdated,
         started = instance.start(shutdown) => started,
     };
     match started {
@@ -319,6 +325,7 @@ async fn work(
         biased;
         message = instance.failed() => Some(message),
         () = unwanted(wishes, shutdown) => None,
+        () = epoch.over() => return RunEnd::Outdated,
     };
     match failure {
         None => RunEnd::Unwanted,

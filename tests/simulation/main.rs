@@ -30,6 +30,7 @@ mod mutants;
 mod planted;
 mod repeated;
 mod reply;
+mod restores;
 mod run;
 mod server;
 mod shrink;

@@ -97,6 +97,13 @@ struct Remainder {
     objects: Vec<Arc<Stored>>,
 }
 
+/// The objects as they were at a version.
+#[derive(Clone)]
+pub struct Backup {
+    version: u64,
+    objects: BTreeMap<Place, Arc<Stored>>,
+}
+
 /// See the module.
 pub struct Model {
     version: u64,
@@ -295,6 +302,20 @@ impl Model {
         self.compacted = self.version;
         self.history.clear();
         self.pages.clear();
+    }
+
+    /// Returns a backup of all objects.
+    pub fn backup(&self) -> Backup {
+        Backup { version: self.version, objects: self.objects.clone() }
+    }
+
+    /// Goes on from a backup, as an API server does that is started again after etcd was restored: resource versions go back, all watches
+    /// end, and a watch from a later version is sent nothing until that version is exceeded.
+    pub fn go_back_to(&mut self, backup: &Backup) {
+        self.version = backup.version;
+        self.objects.clone_from(&backup.objects);
+        self.compact();
+        self.cut(None);
     }
 
     /// A UUID that nobody else has.

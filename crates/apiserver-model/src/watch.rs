@@ -43,6 +43,8 @@ struct Requirement {
 pub struct Watching {
     query: Query,
     frames: mpsc::Sender<(Instant, Bytes)>,
+    /// The version from which it was asked for, which may be of before a restore. What is not later is not sent.
+    from: u64,
     /// Nothing arrives before what was sent before it.
     due: Instant,
 }
@@ -278,7 +280,7 @@ impl Model {
             let missed = self.history.iter().filter(|event| event.version > from);
             missed.filter_map(|event| query.told(event)).for_each(send);
         }
-        self.watching.push(Watching { query, frames, due: now });
+        self.watching.push(Watching { query, frames, from, due: now });
         receiver
     }
 
@@ -289,7 +291,7 @@ impl Model {
         }
         let now = Instant::now();
         let due = self.lag.due(event.after.place.resource, now);
-        self.watching.retain_mut(|watching| match watching.query.told(event) {
+        self.watching.retain_mut(|watching| match watching.told(event) {
             None => !watching.frames.is_closed(),
             Some(frame) => watching.send(due, frame),
         });
@@ -300,6 +302,9 @@ impl Model {
         let now = Instant::now();
         let (lag, version) = (&self.lag, self.version);
         self.watching.retain_mut(|watching| {
+            if version < watching.from {
+                return !watching.frames.is_closed();
+            }
             let due = lag.due(watching.query.kind.resource, now);
             let frame = watching.query.bookmark(version, false);
             watching.send(due, frame)
@@ -313,6 +318,10 @@ impl Model {
 }
 
 impl Watching {
+    fn told(&self, event: &Event) -> Option<Bytes> {
+        if event.version > self.from { self.query.told(event) } else { None }
+    }
+
     fn send(&mut self, due: Instant, frame: Bytes) -> bool {
         self.due = self.due.max(due);
         self.frames.try_send((self.due, frame)).is_ok()

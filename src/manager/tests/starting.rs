@@ -2,6 +2,7 @@
 
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -10,10 +11,9 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{manager, manager_of, manager_with};
+use super::{Completed, manager, manager_of, manager_with};
 use crate::manager::{Controller, EventLogger, supervise};
 use coxswain_controllers::registry::REGISTRY;
-use coxswain_machinery::api::kinds::PODS;
 use coxswain_machinery::framework::{
     BuildError, Built, DefaultState, Descriptor, Loop, LoopSettings, Observation, ObserveError, Phase, Read,
     Reads, Room, RoomAdapter, Stop,
@@ -193,6 +193,14 @@ async fn lead(
     grace: Option<Duration>,
 ) -> (Arc<Controller>, JoinSet<Stop>, CancellationToken) {
     let manager = Box::pin(manager_of(&format!("http://{}", server.local_addr().unwrap()))).await;
+    lead_under(&manager, descriptor, grace)
+}
+
+fn lead_under(
+    manager: &Completed,
+    descriptor: &'static Descriptor,
+    grace: Option<Duration>,
+) -> (Arc<Controller>, JoinSet<Stop>, CancellationToken) {
     let event_logger = Arc::new(EventLogger::new(Arc::new(SystemClock)));
     let controller = Arc::new(Controller::new(descriptor, Phase::Standby, true, event_logger));
     let stop = CancellationToken::new();
@@ -278,6 +286,42 @@ async fn a_controller_that_waits_for_discovery_can_be_disabled() {
     controller.wish(|wish| wish.enabled = false);
     let disabled = phases.wait_for(|phase| *phase == Phase::Disabled);
     assert!(timeout(Duration::from_secs(1), disabled).await.is_ok(), "{:?}", controller.phase());
+    stop.cancel();
+    tasks.join_all().await;
+}
+
+/// How often [`REBUILT`] was built.
+static BUILT: AtomicUsize = AtomicUsize::new(0);
+
+/// It has nothing to do.
+static REBUILT: Descriptor = Descriptor {
+    name: "rebuilt-controller",
+    aliases: &[],
+    description: "Counts how often it is built.",
+    gates: &[],
+    default: DefaultState::On,
+    cloud: false,
+    special: false,
+    service_account: None,
+    event_source: None,
+    writes: &[],
+    build: Some(|_| {
+        BUILT.fetch_add(1, Ordering::SeqCst);
+        Ok(Built { loops: Vec::new() })
+    }),
+};
+
+#[tokio::test(start_paused = true)]
+async fn controller_is_built_again_after_a_restore_of_etcd() {
+    let manager = Box::pin(manager()).await;
+    let (controller, tasks, stop) = lead_under(&manager, &REBUILT, SECOND);
+    let epochs = manager.runtime.informers.epochs();
+    for built in 1..=3 {
+        sleep(Duration::from_hours(1)).await;
+        assert_eq!((BUILT.load(Ordering::SeqCst), controller.phase()), (built, Phase::Running));
+        assert!(epochs.present().compare(&"pods", 7, 6).is_some());
+    }
+    assert_eq!(controller.restarts(), 0, "none of it is a failure");
     stop.cancel();
     tasks.join_all().await;
 }

@@ -13,6 +13,7 @@ mod line;
 mod mirrors;
 mod namespaces;
 mod quotas;
+mod restores;
 mod served;
 mod slices;
 mod stage;

@@ -12,8 +12,10 @@ use tracing::Instrument;
 use super::lock::{LeaseApi, ObservedLease};
 use super::record::Record;
 use crate::api::coordination::Lease;
+use crate::api::kinds::LEASES;
 use crate::api::meta::ObjectMeta;
 use crate::client::ApiError;
+use crate::informer::{Epoch, Epochs};
 use crate::latest;
 use crate::model::clock::SharedClock;
 use crate::serve::HealthCheck;
@@ -67,11 +69,14 @@ pub struct Elector<L> {
     coordinated: bool,
     /// Whether the Lease is ours and the API server wants another to have it.
     asked_to_give_way: latest::Sender<bool>,
+    epochs: Option<Arc<Epochs>>,
 }
 
 #[derive(Default)]
 struct Seen {
     observed: Option<ObservedLease>,
+    /// The epoch in which it was observed.
+    epoch: Epoch,
     /// When the record was last seen to change.
     at: Option<Instant>,
     /// A term that we have handed over, and until when we leave the Lease to others.
@@ -96,6 +101,7 @@ impl<L: LeaseApi> Elector<L> {
             seen: Mutex::default(),
             coordinated: false,
             asked_to_give_way: latest::Sender::default(),
+            epochs: None,
         }
     }
 
@@ -104,6 +110,13 @@ impl<L: LeaseApi> Elector<L> {
     #[must_use]
     pub fn coordinated(self) -> Self {
         Self { coordinated: true, ..self }
+    }
+
+    /// Ends the present epoch of these when the version of the Lease goes back. A restored API server sends nothing to a watch from a later
+    /// version, so that informers alone would not notice the restore.
+    #[must_use]
+    pub fn noticing_restores(self, epochs: Arc<Epochs>) -> Self {
+        Self { epochs: Some(epochs), ..self }
     }
 
     /// This candidate's name.
@@ -329,6 +342,7 @@ impl<L: LeaseApi> Elector<L> {
                 Err(error) => return Err(error),
             }
         }
+        let before = self.last_version();
         let Some(found) = self.lock.get().await? else {
             if self.coordinated {
                 self.seen.lock().observed = None;
@@ -337,6 +351,7 @@ impl<L: LeaseApi> Elector<L> {
             let record = Record::next(None, &self.identity, duration, self.clock.now());
             return match self.lock.create(&record).await {
                 Ok(observed) => {
+                    self.notice_restore(&before, &observed);
                     self.observe_ours(observed, asked);
                     Ok(true)
                 }
@@ -345,6 +360,7 @@ impl<L: LeaseApi> Elector<L> {
                 Err(error) => Err(error),
             };
         };
+        self.notice_restore(&before, &found);
         self.observe(found.clone());
         if !self.may_take(&found) {
             return Ok(false);
@@ -357,6 +373,19 @@ impl<L: LeaseApi> Elector<L> {
             }
             Err(error) if error.is_conflict() => Ok(false),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the version of the Lease that was seen last, 0 if it has none, and the epoch in which it was seen.
+    fn last_version(&self) -> (u64, Epoch) {
+        let seen = self.seen.lock();
+        (seen.observed.as_ref().map_or(0, |observed| observed.version), seen.epoch.clone())
+    }
+
+    /// Compares the answer to a request that was sent when the version `before` was known.
+    fn notice_restore(&self, (before, epoch): &(u64, Epoch), answer: &ObservedLease) {
+        if answer.version > 0 {
+            let _begun = epoch.compare(&LEASES, *before, answer.version);
         }
     }
 
@@ -480,6 +509,7 @@ impl<L: LeaseApi> Elector<L> {
         let record = observed.record.clone();
         let asked = record.holder == *self.identity && self.is_for_another(&observed);
         seen.observed = Some(observed);
+        seen.epoch = self.epochs.as_ref().map(Epochs::present).unwrap_or_default();
         drop(seen);
         self.asked_to_give_way.send_if_modified(|was| std::mem::replace(was, asked) != asked);
         if changed {

@@ -9,8 +9,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::fixture::{Fake, PausedClock, Server, TIMING};
 use super::*;
+use crate::informer::Epochs;
 use crate::model::clock::SharedClock;
 use crate::serve::HealthCheck as _;
+use crate::telemetry::Registry;
 use crate::wire::splice::get;
 use crate::wire::{Message as _, Str, Value};
 
@@ -505,4 +507,35 @@ fn a_lease_that_nobody_hands_over_is_written_as_before() {
     let plain: Vec<_> = record.edits().into_iter().take(5).collect();
     let edit = |edits: &[_]| crate::wire::splice::edit(&lease, edits).unwrap();
     assert_eq!(edit(&record.edits()), edit(&plain));
+}
+
+/// etcd was restored from a backup in which this replica leads as well.
+#[tokio::test(start_paused = true)]
+async fn lease_whose_version_went_back_ends_the_epoch() {
+    let server = Arc::new(Server::default());
+    let clock: SharedClock = Arc::new(PausedClock(tokio::time::Instant::now()));
+    let epochs = Epochs::register(&Registry::new()).unwrap();
+    let a =
+        Elector::new(Fake(Arc::clone(&server)), "a", TIMING, clock).noticing_restores(Arc::clone(&epochs));
+    let stop = CancellationToken::new();
+    assert!(a.acquire(&stop).await);
+    let backup = server.lease.lock().clone();
+    let hold = |seconds| timeout(Duration::from_secs(seconds), a.hold(&stop));
+    assert!(hold(60).await.is_err());
+    // Somebody else has written: that is no restore.
+    let (version, raw) = server.lease.lock().clone().unwrap();
+    *server.lease.lock() = Some((version + 10, raw));
+    assert!(hold(10).await.is_err());
+    assert_eq!(epochs.present().number(), 0);
+
+    *server.lease.lock() = backup;
+    assert!(hold(3).await.is_err());
+    assert_eq!((epochs.present().number(), a.is_leading()), (1, true));
+    assert!(hold(60).await.is_err());
+    assert_eq!(epochs.present().number(), 1, "one restore is one epoch");
+
+    // In this backup there was no Lease yet.
+    *server.lease.lock() = None;
+    assert!(hold(3).await.is_err());
+    assert_eq!((epochs.present().number(), a.is_leading()), (2, true));
 }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::expectations::LiveObjects;
+use super::room::ObserveError;
 use crate::api::{AnyObject, Kind};
-use crate::informer::{Awaited, Store, Wake};
+use crate::informer::{Awaited, Epoch, Store, Wake};
 use crate::model::Key;
 use crate::wire::Uid;
 
@@ -14,12 +15,37 @@ pub struct Caches {
     /// The kind of object that the loop's keys name.
     own: Option<&'static Kind>,
     stores: Vec<Arc<Store>>,
+    epoch: Epoch,
 }
 
 impl Caches {
     /// These stores, of a loop whose keys name objects of `own`, if they name any.
     pub fn new(own: Option<&'static Kind>, stores: Vec<Arc<Store>>) -> Self {
-        Self { own, stores }
+        Self { own, stores, epoch: Epoch::default() }
+    }
+
+    /// Sets the epoch in which the stores were begun to be filled.
+    #[must_use]
+    pub fn in_epoch(self, epoch: Epoch) -> Self {
+        Self { epoch, ..self }
+    }
+
+    /// Returns the epoch in which the stores were begun to be filled.
+    pub fn epoch(&self) -> &Epoch {
+        &self.epoch
+    }
+
+    /// Requires that the epoch of the stores is not over: a plan that rests on them, and on what the controller remembers, would be of
+    /// before a restore.
+    ///
+    /// # Errors
+    /// The epoch is over. The controller is about to be stopped.
+    pub fn require_present_epoch(&self) -> Result<(), ObserveError> {
+        if self.epoch.is_over() {
+            Err(ObserveError::Canceled("etcd was restored".to_owned()))
+        } else {
+            Ok(())
+        }
     }
 
     /// The stores of a kind: more than one where the loop watches by several selectors.

@@ -17,11 +17,15 @@
 //! checked against the caches that the present instance reads. They end when they are met or when their key's object is
 //! gone, never by time (but see [`LoopSettings::longest_wait`](super::LoopSettings::longest_wait)). Nothing here waits: a
 //! check is a look into the caches, and changes nothing.
+//!
+//! A restore of etcd ends the [epoch](crate::informer::Epoch) in which something was written. Caches of a later epoch are filled by lists
+//! that began after the restore was noticed: they show each write that was answered before, unless the restore has undone it. So
+//! these expectations end with the epoch. A write that has no answer by then, or is answered later, is decided by a live read.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::caches::Caches;
@@ -71,6 +75,8 @@ struct Pending {
     given_up: HashMap<(&'static Kind, Str), HashSet<Key>>,
     /// How many keys there were after the last sweep.
     swept: usize,
+    /// The number of the latest epoch of which caches were seen.
+    epoch: u64,
 }
 
 /// What was written for one key.
@@ -133,7 +139,7 @@ impl Expectations {
             note(&mut unanswered, write.kind, &write.key);
         }
         if !unanswered.is_empty() {
-            let mut pending = self.0.lock();
+            let mut pending = self.in_epoch_of(caches);
             pending.sweep(caches);
             let expected = pending.keys.entry(key.clone()).or_insert_with(Expected::new);
             expected.object_version = caches.own_version(key);
@@ -154,7 +160,7 @@ impl Expectations {
     ) {
         // Most of the keys share one place: the namespace.
         let mut missing: HashMap<Key, Vec<(Key, Uid)>> = HashMap::default();
-        let mut pending = self.0.lock();
+        let mut pending = self.in_epoch_of(caches);
         let concerned = (kind, place.namespace.clone());
         let mut waiting = pending.given_up.remove(&concerned).unwrap_or_default();
         waiting.retain(|key| {
@@ -180,7 +186,7 @@ impl Expectations {
 
     /// Whether `key` may be reconciled.
     pub fn check(&self, key: &Key, caches: &Caches) -> Readiness {
-        let pending = self.0.lock();
+        let pending = self.in_epoch_of(caches);
         pending.keys.get(key).map_or(Readiness::Ready, |expected| expected.check(key, caches))
     }
 
@@ -190,6 +196,16 @@ impl Expectations {
         if let Some(expected) = pending.keys.remove(key) {
             pending.unfile(key, &expected);
         }
+    }
+
+    /// Returns what is expected in the epoch of these caches.
+    fn in_epoch_of(&self, caches: &Caches) -> MutexGuard<'_, Pending> {
+        let (mut pending, epoch) = (self.0.lock(), caches.epoch().number());
+        if pending.epoch < epoch {
+            pending.epoch = epoch;
+            pending.forget_answers();
+        }
+        pending
     }
 
     /// How long ago the first of the writes was made that `key` may have to wait for.
@@ -218,9 +234,13 @@ pub struct Intent<'a> {
 }
 
 impl Intent<'_> {
-    /// The plan has come to its end: this is what it did, and the caches must see it.
+    /// The plan has come to its end: this is what it did, and the caches must see it. After the end of the epoch the answers count for
+    /// nothing: each may be of either epoch, so all writes are given up.
     pub fn answered(self, effects: &[Effect], caches: &Caches) {
-        let mut pending = self.expectations.0.lock();
+        if caches.epoch().is_over() {
+            return;
+        }
+        let mut pending = self.expectations.in_epoch_of(caches);
         let Some(expected) = pending.keys.get_mut(self.key) else { return };
         expected.unanswered.retain(|each| each.given_up.is_some());
         for effect in effects.iter().filter(|effect| caches.cover(effect.kind)) {
@@ -246,6 +266,15 @@ impl Drop for Intent<'_> {
 }
 
 impl Pending {
+    /// Forgets all answers. What has none is kept.
+    fn forget_answers(&mut self) {
+        self.keys.retain(|_, expected| {
+            expected.object_version = None;
+            expected.awaited.clear();
+            !expected.unanswered.is_empty()
+        });
+    }
+
     /// Forgets what nobody will ask for: keys that had no object of their own, or lost it, and are not queued again. Costs
     /// next to nothing for each key that comes, and keeps no more than twice what is really expected.
     fn sweep(&mut self, caches: &Caches) {

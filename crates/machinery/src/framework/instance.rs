@@ -35,7 +35,9 @@ use crate::client::{
 };
 use crate::events::EventBroadcaster;
 use crate::executor::{AnsweredWrite, Executor, Finishers, ObserveWrites};
-use crate::informer::{Delta, EventHandler, InformerHandle, Informers, NewHandler, Registration, Store};
+use crate::informer::{
+    Delta, Epoch, EventHandler, InformerHandle, Informers, NewHandler, Registration, Store,
+};
 use crate::model::Key;
 use crate::model::clock::SharedClock;
 use crate::options::Config;
@@ -154,6 +156,7 @@ pub struct Instance {
     handles: Vec<InformerHandle>,
     dynamic: Option<Arc<Supervisor>>,
     debug: Option<DebugPages>,
+    epoch: Epoch,
 }
 
 /// Reconciles all objects again and again, see [`LoopSettings::resync`](super::LoopSettings::resync).
@@ -304,6 +307,8 @@ impl Instance {
         discovered: Option<&ApiResources>,
     ) -> Result<Self, StartError> {
         let build = descriptor.build.ok_or(StartError::NotImplemented)?;
+        // Before the informers are acquired: they are of this epoch or a later one.
+        let epoch = runtime.informers.epochs().present();
         let handles = Mutex::new(Handles { informers: &runtime.informers, held: Vec::new() });
         let dynamic = Mutex::new(None);
         let debug = Mutex::new(None);
@@ -354,6 +359,7 @@ impl Instance {
             handles: Vec::new(),
             dynamic: None,
             debug: None,
+            epoch,
         };
         for wake_up in loops.iter().flat_map(|each| &each.wake_ups) {
             handles.handle(wake_up.kind, wake_up.field_selector);
@@ -456,7 +462,7 @@ impl Instance {
         }
         let earlier = self.loops.iter().filter(|earlier| earlier.worker.queue_name == each.queue).count();
         let mut freshness = Freshness::new(
-            Caches::new(each.kind, handles.stores()),
+            Caches::new(each.kind, handles.stores()).in_epoch(self.epoch.clone()),
             runtime.expectations.of(self.name, each.queue, earlier),
             Arc::clone(&queue),
             runtime.observer.clone(),
@@ -487,6 +493,11 @@ impl Instance {
             wait_seats,
         });
         self.loops.push(RunningLoop { workers: worker.settings.at_a_time(), worker });
+    }
+
+    /// Returns the epoch to which all that it remembers belongs. When it is over, the controller must be built again: it plans no more.
+    pub fn epoch(&self) -> &Epoch {
+        &self.epoch
     }
 
     /// Its loops.

@@ -4,6 +4,7 @@ mod absences;
 mod canceled;
 mod conflicts;
 mod discovery;
+mod epochs;
 mod lists;
 mod offload;
 mod panics;

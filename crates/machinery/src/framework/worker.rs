@@ -515,8 +515,7 @@ impl Worker {
         match self.freshness.hold(self.expecting(key), key).await {
             Ok(behind) => behind.map(Outcome::Waiting),
             Err(error) => {
-                let error = format!("cannot tell what a lost request did: {error}");
-                Some(Outcome::failed(error, true))
+                Some(Outcome::failed(format!("cannot tell what a lost request did: {error}"), true))
             }
         }
     }
@@ -584,7 +583,9 @@ impl Worker {
     async fn decide(&self, key: &Key, tried: &Tried) -> Result<Option<(Plan, PlanNote)>, ObserveError> {
         let reads = Reads::begin(tried.written.clone(), tried.withholds_creates)
             .contended_if(self.queue.conflicts(key) >= CONTENDED);
-        self.reader.plan(self.reconcile.as_ref(), key, &tried.failures, reads, || self.clock.now()).await
+        let (reconcile, now) = (&*self.reconcile, || self.clock.now());
+        let planned = self.reader.plan(reconcile, key, &tried.failures, reads, now).await?;
+        self.freshness.caches.require_present_epoch().map(|()| planned)
     }
 
     /// After a failure: lets a room that heeds failures write down what failed (a condition, a collision count). Another one
@@ -664,10 +665,7 @@ impl PlanEnd {
 }
 
 fn answer(asked: Vec<oneshot::Sender<Synced>>, synced: impl FnOnce() -> Synced) {
-    if asked.is_empty() {
-        return;
-    }
-    let synced = synced();
+    let Some(synced) = (!asked.is_empty()).then(synced) else { return };
     for each in asked {
         // Whoever hung up does not want to know any more.
         let _ = each.send(synced.clone());

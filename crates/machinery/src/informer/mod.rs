@@ -12,6 +12,7 @@
 //! [`Kind`]: crate::api::Kind
 
 mod deliveries;
+mod epochs;
 mod list_watch;
 mod metrics;
 mod reflector;
@@ -25,6 +26,7 @@ mod fixture;
 mod tests;
 
 pub use deliveries::{Covered, Deliveries};
+pub use epochs::{Epoch, Epochs};
 pub use list_watch::ListWatch;
 pub(crate) use reflector::Frames;
 pub use set::{

@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::epochs::{Epoch, Epochs};
 use super::list_watch::ListWatch;
 use super::metrics::{Gauges, Metrics};
 use super::panic_text;
@@ -94,6 +95,7 @@ pub(super) struct Shared {
     stop: CancellationToken,
     metrics: Metrics,
     reachability: Arc<Reachability>,
+    epochs: Arc<Epochs>,
     active: Mutex<HashMap<Id, Weak<Active>>>,
     /// The number of informers of each resource. Locked while `active` is locked.
     numbers: Mutex<HashMap<ResourceLabels, usize>>,
@@ -120,6 +122,8 @@ struct Active {
     store: Arc<Store>,
     status: Arc<Status>,
     stop: CancellationToken,
+    /// The number of the epoch in which it was started.
+    epoch: u64,
     of: Weak<Shared>,
 }
 
@@ -138,6 +142,7 @@ impl Informers {
         registry: &Registry,
     ) -> Result<Self, prometheus::Error> {
         let metrics = Metrics::register(registry, &config.name)?;
+        let epochs = Epochs::register(registry)?;
         let shared = Arc::new(Shared {
             source,
             config,
@@ -146,6 +151,7 @@ impl Informers {
             stop: CancellationToken::new(),
             metrics,
             reachability: Arc::default(),
+            epochs,
             active: Mutex::default(),
             numbers: Mutex::default(),
         });
@@ -154,8 +160,13 @@ impl Informers {
         Ok(Self { shared })
     }
 
+    /// Returns the epochs that the informers notice, and that others notice for them.
+    pub fn epochs(&self) -> &Arc<Epochs> {
+        &self.shared.epochs
+    }
+
     /// A handle on the informer of the objects of `kind` that match `field_selector`, which is started if nobody holds
-    /// one yet.
+    /// one yet that was started in the present epoch.
     pub fn acquire(&self, kind: &'static Kind, field_selector: Option<&'static str>) -> InformerHandle {
         self.acquire_selected(kind, field_selector.map(FieldSelector::fixed), None)
     }
@@ -169,11 +180,17 @@ impl Informers {
         label_selector: Option<&str>,
     ) -> InformerHandle {
         let id = Id { kind, field_selector, label_selector: label_selector.map(str::to_owned) };
+        // Dropped after the lock, which the last handle on an informer takes.
+        let _of_an_earlier_epoch;
         let mut active = self.shared.active.lock();
+        let epoch = self.shared.epochs.present();
         if let Some(running) = active.get(&id).and_then(Weak::upgrade) {
-            return InformerHandle { active: running };
+            if running.epoch >= epoch.number() {
+                return InformerHandle { active: running };
+            }
+            _of_an_earlier_epoch = running;
         }
-        let started = Arc::new(self.shared.start(id.clone()));
+        let started = Arc::new(self.shared.start(id.clone(), epoch));
         *self.shared.numbers.lock().entry(resource_labels(kind)).or_default() += 1;
         active.insert(id, Arc::downgrade(&started));
         InformerHandle { active: started }
@@ -235,11 +252,12 @@ impl std::fmt::Debug for Informers {
 }
 
 impl Shared {
-    fn start(self: &Arc<Self>, id: Id) -> Active {
+    fn start(self: &Arc<Self>, id: Id, epoch: Epoch) -> Active {
         let Id { kind, field_selector, label_selector } = id.clone();
         let store = Arc::new(Store::new(kind));
         let status = Arc::new(Status::new());
         let stop = self.stop.child_token();
+        let number = epoch.number();
         let reflector = Reflector {
             kind,
             field_selector,
@@ -251,10 +269,11 @@ impl Shared {
             stream: self.config.watch_list,
             timing: self.config.timing.clone(),
             reachability: Arc::clone(&self.reachability),
+            epoch,
         };
         let task = supervise(reflector, self.config.min_resync_period, stop.clone());
         self.tasks.spawn_on(task, &self.runtime);
-        Active { id, store, status, stop, of: Arc::downgrade(self) }
+        Active { id, store, status, stop, epoch: number, of: Arc::downgrade(self) }
     }
 
     pub(super) fn stats(&self) -> Vec<InformerStats> {

@@ -1,5 +1,6 @@
 //! Informers against a scripted API server, in paused time.
 
+mod epochs;
 mod outages;
 mod peers;
 

@@ -8,8 +8,9 @@ use crate::api::AnyObject;
 use crate::api::kinds::{PODS, REPLICA_SETS, SECRETS};
 use crate::api::meta::ObjectMeta;
 use crate::api::pod::Pod;
-use crate::informer::Store;
+use crate::informer::{Epochs, Store};
 use crate::model::plan::{Step, Verb, Write};
+use crate::telemetry::Registry;
 use crate::wire::Time;
 
 fn pod_held_by(name: &str, version: &str, deleting: bool, finalizers: &[&str]) -> AnyObject {
@@ -331,4 +332,60 @@ async fn what_nobody_asks_for_any_more_is_swept() {
         assert_eq!(bench.check(&key), waiting(10 + at as u64), "what is expected is kept");
         bench.store.bookmark(&version);
     }
+}
+
+/// The caches of the next instance, in a later epoch.
+fn after_restore(bench: &Bench, epochs: &Arc<Epochs>) -> Bench {
+    let next = Bench::on(Arc::clone(&bench.expectations));
+    Bench { caches: next.caches.in_epoch(epochs.present()), ..next }
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_of_before_a_restore_are_waited_for_no_longer() {
+    let epochs = Epochs::register(&Registry::new()).unwrap();
+    let bench = Bench::new();
+    let bench = Bench { caches: bench.caches.in_epoch(epochs.present()), ..bench };
+    bench.store.replace(vec![pod("owner", "900", false), pod("b", "901", false)], "1000");
+    let effects =
+        [effect("a", WriteEffect::Stored("1001".into())), effect("b", WriteEffect::Deleted("b".into()))];
+    bench.write(&effects);
+    assert!(!bench.is_ready());
+    // An instance of the same epoch waits, however old its cache is.
+    let lagging = Bench::on(Arc::clone(&bench.expectations));
+    lagging.store.replace(vec![pod("owner", "900", false), pod("b", "901", false)], "950");
+    assert!(!lagging.is_ready());
+
+    let _epoch = epochs.present().compare(&"pods", 1000, 950).unwrap();
+    assert!(!bench.is_ready(), "the caches of before never show it");
+    let after = after_restore(&bench, &epochs);
+    after.store.replace(vec![pod("owner", "900", false), pod("b", "901", false)], "955");
+    assert!(after.is_ready(), "the deletion was undone, and the creation never was");
+    after.write(&[effect("a", WriteEffect::Stored("960".into()))]);
+    assert_eq!(after.check(&key()), waiting(960), "what is written in the new epoch is waited for");
+    after.store.bookmark("960");
+    assert!(after.is_ready());
+}
+
+#[tokio::test(start_paused = true)]
+async fn write_that_is_answered_after_a_restore_is_looked_up() {
+    let epochs = Epochs::register(&Registry::new()).unwrap();
+    let bench = Bench::new();
+    let bench = Bench { caches: bench.caches.in_epoch(epochs.present()), ..bench };
+    bench.store.replace(vec![], "1000");
+    let key = key();
+    let (late, unanswered) = (bench.begin(&key, &["a"]), Key::new("ns", "other"));
+    drop(bench.begin(&unanswered, &["b"]));
+    let _epoch = epochs.present().compare(&"pods", 1000, 950).unwrap();
+    // The fresh cache was listed before this write was carried out, or after it was undone.
+    late.answered(&[effect("a", WriteEffect::Stored("956".into()))], &bench.caches);
+    let after = after_restore(&bench, &epochs);
+    after.store.replace(vec![], "955");
+    for (key, name) in [(&key, "a"), (&unanswered, "b")] {
+        assert_eq!(after.unanswered(key).place, Key::new("ns", name));
+    }
+    advance(MAY_STILL_LAND).await;
+    after.found("a", 960, &[("a", 956)]);
+    assert_eq!(after.check(&key), waiting(956), "it is there, and the cache must show it");
+    after.store.upsert(&pod("a", "956", false));
+    assert!(after.is_ready());
 }

@@ -32,12 +32,13 @@ use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{Instrument, Span};
 
+use super::epochs::Epoch;
 use super::list_watch::ListWatch;
 use super::metrics::KindMetrics;
 use super::set::WatchTiming;
 use super::store::{Store, StoreSnapshot};
 use crate::api::meta::Status as ApiStatus;
-use crate::api::{AnyObject, Kind};
+use crate::api::{AnyObject, Kind, kinds};
 use crate::client::{ApiError, FieldSelector, ListQuery, ResponseBody, WatchQuery};
 use crate::model::Key;
 use crate::random::HashMap;
@@ -72,6 +73,8 @@ pub(super) struct Reflector {
     pub(super) timing: WatchTiming,
     /// What it shares with the others of its set.
     pub(super) reachability: Arc<Reachability>,
+    /// The epoch in which it was started.
+    pub(super) epoch: Epoch,
 }
 
 /// An open watch.
@@ -111,12 +114,19 @@ struct Failure {
 /// Within this time the watches of metadata come back after an outage. There may be one for each of hundreds of custom resources, and they
 /// follow the watches that workloads and nodes depend on.
 const SPREAD_OF_METADATA: Duration = Duration::from_secs(2);
+/// When an epoch ends, controllers drop their informers and start new ones. Informers that are still held after this time list again.
+const RELIST_AFTER: Duration = Duration::from_secs(2);
 
 impl Reflector {
     /// Runs for ever; ends by being dropped.
     pub(super) async fn run(&self) {
         let begun = Instant::now();
-        let may_hold_something = self.store.is_filled();
+        let mut epoch = self.epoch.clone();
+        let mut over = Box::pin(relist(epoch.clone()));
+        // The epoch of the last complete list.
+        let mut listed_in = None;
+        // After a restore, a list from the cache of an API server that lags could lack what was written since then.
+        let may_hold_something = self.store.is_filled() || epoch.number() > 0;
         let mut state = State::new(self.stream, may_hold_something, Backoff::up_to(self.timing.pause));
         if self.kind.metadata_only {
             state = state.called_within(SPREAD_OF_METADATA);
@@ -133,6 +143,15 @@ impl Reflector {
             let processing = !matches!(received, Received::Nothing);
             for effect in on_store {
                 let committed = matches!(effect, StoreEffect::Commit(_));
+                if let StoreEffect::Commit(version) = &effect {
+                    if listed_in == Some(epoch.number())
+                        && let Some(begun) = self.notice(&epoch, version)
+                    {
+                        over = Box::pin(relist(begun.clone()));
+                        epoch = begun;
+                    }
+                    listed_in = Some(epoch.number());
+                }
                 self.carry_out(effect, &mut received, &mut collected).await;
                 if committed && let Some(watch) = &mut watch {
                     watch.frames.release();
@@ -144,7 +163,15 @@ impl Reflector {
             if !matches!(next, Next::Read) {
                 watch = None;
             }
-            let outcome = self.perform(next, &state, &mut watch, &mut asked_in).await;
+            let outcome = tokio::select! {
+                biased;
+                () = &mut over => {
+                    epoch = epoch.present();
+                    over = Box::pin(relist(epoch.clone()));
+                    Err(failure(Cause::Expired, "etcd was restored".to_owned()))
+                }
+                outcome = self.perform(next, &state, &mut watch, &mut asked_in) => outcome,
+            };
             received_at = Instant::now();
             (input, received) = outcome.and_then(|raw| self.understand(raw, &state)).unwrap_or_else(|failure| {
                 tracing::warn!(kind = %self.kind, error = %failure.error, cause = ?failure.fault.cause, "watching failed");
@@ -153,6 +180,15 @@ impl Reflector {
             });
             consume_budget().await;
         }
+    }
+
+    /// Ends the epoch if a list is older than what the store has shown. The first list may come from the cache of an API server; all later
+    /// ones are consistent reads ([`State::new`]). Aggregated API servers may keep versions of their own, so built-in kinds count alone.
+    fn notice(&self, epoch: &Epoch, version: &str) -> Option<Epoch> {
+        let before = self.store.resource_version().parse().ok()?;
+        let after = version.parse().ok()?;
+        let is_built_in = !self.kind.metadata_only && kinds::ALL.contains(&self.kind);
+        if is_built_in { epoch.compare(self.kind, before, after) } else { None }
     }
 
     /// `asked_in`: when the last request began.
@@ -475,6 +511,12 @@ impl Watch {
             }
         }
     }
+}
+
+/// Returns when an epoch has been over for so long that what was learnt in it is to be listed again.
+async fn relist(epoch: Epoch) {
+    epoch.over().await;
+    sleep(RELIST_AFTER).await;
 }
 
 fn jittered(pause: Duration) -> Duration {
