@@ -277,27 +277,40 @@ fn example() -> String {
     format!("```rust\n{}```\n", &text[begin..])
 }
 
+/// Begins the flags that all commands have.
+const COMMON: &str = "\nFinding a replica:";
+
 /// Returns a section for each command of the client, and one for the flags that all have.
 fn commands() -> String {
-    /// Begins the flags that all commands have.
-    const COMMON: &str = "\nFinding a replica:";
     let mut client = crate::cli::command().term_width(100);
     client.build();
     let mut text = String::new();
     for command in client.get_subcommands_mut().filter(|command| command.get_name() != "help") {
-        let (name, help) = (command.get_name().to_owned(), command.render_help().to_string());
-        let (own, common) = help.split_once(COMMON).unwrap_or((&help, ""));
-        let (about, usage) = own.split_once("\n\n").expect("a description");
-        let note = common
-            .rsplit_once("never]\n\n")
-            .map_or(String::new(), |(_, note)| format!("\n\n{}", note.trim_end()));
-        let _ = writeln!(text, "\n## {name}\n{about}.\n\n```text\n{}{note}\n```", usage.trim_end());
+        describe_command(&mut text, "", command);
     }
     let help = client.render_help().to_string();
     let (_, common) = help.split_once(COMMON).expect("flags of all commands");
     let (common, _) = common.split_once("\nExit codes:").expect("exit codes");
     let _ = writeln!(text, "\n## Flags of all commands\n\n```text{COMMON}{}\n```", common.trim_end());
     text
+}
+
+/// Adds the section of a command, or the sections of the commands below it.
+fn describe_command(text: &mut String, above: &str, command: &mut clap::Command) {
+    let name = format!("{above}{}", command.get_name());
+    if command.has_subcommands() {
+        for below in command.get_subcommands_mut() {
+            describe_command(text, &format!("{name} "), below);
+        }
+        return;
+    }
+    let help = command.render_help().to_string();
+    let (own, common) = help.split_once(COMMON).unwrap_or((&help, ""));
+    let (about, usage) = own.split_once("\n\n").expect("a description");
+    let note = common
+        .rsplit_once("never]\n\n")
+        .map_or(String::new(), |(_, note)| format!("\n\n{}", note.trim_end()));
+    let _ = writeln!(text, "\n## {name}\n{about}.\n\n```text\n{}{note}\n```", usage.trim_end());
 }
 
 /// The values of the chart.

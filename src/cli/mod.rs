@@ -6,8 +6,9 @@
 //! ```
 //!
 //! It decides nothing: it asks a replica and shows what came of it. It keeps nothing between two runs, and writes
-//! nothing but its output. `flags-from` asks no replica: it reads a manifest of the node (`manifest`). `check-left` and
-//! `uninstall` call the API server alone; `uninstall` deletes Leases there.
+//! nothing but its output. `flags-from` and `install` call nobody: they read a manifest of the node (`manifest`), and `install` may
+//! replace it. `check-left` and `uninstall` call the API server alone; `uninstall` deletes
+//! Leases there.
 
 mod commands;
 mod common;

@@ -131,6 +131,8 @@ mod tests {
             (&["step-down", "--dry"], &["--dry-run"]),
             (&["leader", "--certificate-a"], &["--certificate-authority"]),
             (&["completion", "z"], &["zsh"]),
+            (&["install", "st"], &["static-pod"]),
+            (&["install", "static-pod", "--fr"], &["--from"]),
         ] {
             let (found, directive) = asked(words);
             assert_eq!(

@@ -1,17 +1,13 @@
 //! `flags-from`: what starts Coxswain with the flags of a node's kube-controller-manager. Asks nobody.
 
-use std::ffi::OsString;
-use std::fs::OpenOptions;
-use std::io::{ErrorKind, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 
 use super::valued;
 use crate::cli::common;
 use crate::cli::error::CliError;
-use crate::cli::manifest::{Manifest, overlay, static_pod};
+use crate::cli::manifest::{Manifest, overlay, static_pod, write_file};
 use crate::cli::output::Screen;
 
 const STATIC_POD: &str = "static-pod";
@@ -22,8 +18,7 @@ pub(super) fn command() -> Command {
         .after_help(
             "Deployment: coxswain flags-from /etc/kubernetes/manifests/kube-controller-manager.yaml \\\n                \
              --file deploy/kustomize/overlays/cluster/flags.yaml\n\
-             Static pod: the same with --as static-pod --image REGISTRY/coxswain:VERSION, into a file outside of\n            \
-             /etc/kubernetes/manifests",
+             Static pod: coxswain install static-pod, of which --as static-pod is the earlier name",
         )
         .arg(
             Arg::new("manifest")
@@ -47,22 +42,6 @@ pub(super) fn command() -> Command {
         )
 }
 
-/// Replaces a file as a whole, so that no reader sees a part of it, and a failure leaves it as it is.
-fn replace(path: &Path, text: &str) -> std::io::Result<()> {
-    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
-    let mut name = OsString::from(".");
-    name.push(path.file_name().ok_or(ErrorKind::InvalidFilename)?);
-    name.push(format!(".{}", std::process::id()));
-    let new = directory.unwrap_or_else(|| Path::new(".")).join(name);
-    let write = || {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&new, path)
-    };
-    write().inspect_err(|_| drop(std::fs::remove_file(&new)))
-}
-
 pub(super) fn run(matches: &ArgMatches, screen: &Screen) -> Result<(), CliError> {
     let path = matches.get_one::<PathBuf>("manifest").cloned().unwrap_or_default();
     let image = common::text(matches, "image");
@@ -82,7 +61,7 @@ pub(super) fn run(matches: &ArgMatches, screen: &Screen) -> Result<(), CliError>
     }
     match matches.get_one::<PathBuf>("file") {
         None => screen.print(&converted.text),
-        Some(file) => replace(file, &converted.text)
+        Some(file) => write_file(file, &converted.text)
             .map_err(|error| CliError::Usage(format!("write {}: {error}", file.display()))),
     }
 }

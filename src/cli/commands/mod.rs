@@ -6,6 +6,7 @@ mod completion;
 mod controllers;
 pub(super) mod events;
 mod flags_from;
+mod install;
 mod lasting;
 mod leader;
 mod queues;
@@ -72,6 +73,7 @@ pub(super) fn command() -> Command {
             queues::show(),
             sync::sync(),
             sync::explain(),
+            install::command(),
             flags_from::command(),
             check_left::command(),
             uninstall::command(),
@@ -93,6 +95,7 @@ pub(super) async fn run(
     match name {
         "completion" => return completion::run(matches, &screen),
         "flags-from" => return flags_from::run(matches, &screen),
+        "install" => return install::run(matches, &screen),
         "version" => return version::run(matches, &screen),
         _ => {}
     }

@@ -1,7 +1,9 @@
 //! Reads the manifest of a node's kube-controller-manager, and makes of it what starts Coxswain with the same flags: the patch of
 //! a kustomize overlay ([`overlay`]), or a static pod ([`static_pod`]). The result is a function of the manifest.
+//! [`Destination`] puts the static pod in the place of a manifest.
 
 mod overlay;
+mod replace;
 mod static_pod;
 #[cfg(test)]
 mod tests;
@@ -11,10 +13,13 @@ use coxswain_machinery::options::{self, OptionErrors, WrittenFlag};
 use serde_yaml_ng::Value;
 
 pub(super) use overlay::overlay;
+pub(super) use replace::{Destination, Done, write_file};
 pub(super) use static_pod::static_pod;
 
+/// The program of the image of Coxswain.
+const COXSWAIN: &str = "coxswain";
 /// The programs whose flags are read: a manifest that was converted before can be converted again.
-const PROGRAMS: [&str; 2] = ["kube-controller-manager", "coxswain"];
+const PROGRAMS: [&str; 2] = ["kube-controller-manager", COXSWAIN];
 /// Texts that are a truth value in YAML 1.1, as kubelets read it, and text in YAML 1.2, as this module reads it.
 const TRUTH_VALUES: [&str; 6] = ["n", "no", "off", "on", "y", "yes"];
 
@@ -41,8 +46,24 @@ pub(super) enum ManifestError {
     )]
     Version(usize, String),
     /// Coxswain does not start with these flags.
-    #[error("{0}; remove the flag from the manifest, or from a copy of it, and try again")]
+    #[error(
+        "{0}; allowed are the flags of kube-controller-manager 1.36, see coxswain --help; remove the flag from the manifest, or \
+         from a copy of it, and try again"
+    )]
     Flags(#[from] OptionErrors),
+    /// Coxswain does not start with the values of these flags.
+    #[error("{0}; correct the flag in the manifest, or in a copy of it, and try again")]
+    Values(OptionErrors),
+    /// A probe or a hook that fails in Coxswain's image.
+    #[error("{field}: {found}: expected {allowed}")]
+    Handler {
+        /// The field of the container.
+        field: String,
+        /// What the field has.
+        found: String,
+        /// What works.
+        allowed: &'static str,
+    },
 }
 
 /// The form to which a manifest is converted.
@@ -54,6 +75,17 @@ pub(super) struct Converted {
     pub(super) notes: Vec<String>,
 }
 
+/// The place of a container's file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum NodePath {
+    /// A path of the node.
+    Host(String),
+    /// In no volume.
+    NoVolume,
+    /// In a volume that is no path of the node.
+    OtherVolume,
+}
+
 /// The manifest of a pod that runs kube-controller-manager.
 #[derive(Debug)]
 pub(super) struct Manifest {
@@ -61,6 +93,7 @@ pub(super) struct Manifest {
     /// Position among the pod's containers.
     container: usize,
     flags: Vec<WrittenFlag>,
+    has_comments: bool,
 }
 
 impl Manifest {
@@ -85,7 +118,45 @@ impl Manifest {
         }
         words.extend(strings(&containers[container]["args"], "spec.containers[].args")?);
         let flags = options::split(&words)?;
-        Ok(Self { pod, container, flags })
+        let is_comment = |line: &str| line.trim_start().starts_with('#') || line.contains(" #");
+        Ok(Self { pod, container, flags, has_comments: text.lines().any(is_comment) })
+    }
+
+    /// The image of the container, if that runs Coxswain.
+    pub(super) fn image_of_coxswain(&self) -> Option<&str> {
+        let image = self.container()["image"].as_str().unwrap_or_default();
+        let runs_coxswain = match self.container()["command"].get(0).and_then(Value::as_str) {
+            Some(program) => last_segment(program) == COXSWAIN,
+            None => last_segment(image).split([':', '@']).next() == Some(COXSWAIN),
+        };
+        runs_coxswain.then_some(image)
+    }
+
+    /// Returns where a file of the container is on the node, by the volume that is mounted there.
+    ///
+    /// # Errors
+    /// The mounts or the volumes are no lists.
+    pub(super) fn path_on_node(&self, path: &str) -> Result<NodePath, ManifestError> {
+        let mounts = list(&self.container()["volumeMounts"], "spec.containers[].volumeMounts")?;
+        let under = |mount: &&Value| mount["mountPath"].as_str().is_some_and(|at| is_under(path, at));
+        let Some(mount) =
+            mounts.iter().filter(under).max_by_key(|mount| mount["mountPath"].as_str().map(str::len))
+        else {
+            return Ok(NodePath::NoVolume);
+        };
+        let from = self.volume(mount)?.and_then(|volume| volume["hostPath"]["path"].as_str());
+        let (Some(from), Some(at)) = (from, mount["mountPath"].as_str()) else {
+            return Ok(NodePath::OtherVolume);
+        };
+        let sub = mount["subPath"].as_str().map(|sub| format!("/{sub}")).unwrap_or_default();
+        let rest = path.strip_prefix(at.trim_end_matches('/')).unwrap_or_default();
+        Ok(NodePath::Host(format!("{}{sub}{rest}", from.trim_end_matches('/'))))
+    }
+
+    /// The volume that a mount is of.
+    fn volume(&self, mount: &Value) -> Result<Option<&Value>, ManifestError> {
+        let volumes = list(&self.pod["spec"]["volumes"], "spec.volumes")?;
+        Ok(volumes.iter().find(|volume| volume["name"] == mount["name"]))
     }
 
     fn container(&self) -> &Value {
@@ -111,8 +182,7 @@ fn first_of_other_version(text: &str) -> Option<(usize, String)> {
 fn find_container(containers: &[Value]) -> Result<usize, ManifestError> {
     let program = |container: &Value| container["command"].get(0)?.as_str().map(str::to_owned);
     let is_manager = |container: &Value| {
-        program(container)
-            .is_some_and(|program| PROGRAMS.contains(&program.rsplit('/').next().unwrap_or_default()))
+        program(container).is_some_and(|program| PROGRAMS.contains(&last_segment(&program)))
     };
     match containers {
         [only] if only["command"].is_null() => Ok(0),
@@ -121,6 +191,17 @@ fn find_container(containers: &[Value]) -> Result<usize, ManifestError> {
             .position(is_manager)
             .ok_or_else(|| ManifestError::Program(containers.iter().filter_map(program).collect())),
     }
+}
+
+/// Whether a path is `directory` or below it.
+fn is_under(path: &str, directory: &str) -> bool {
+    let rest = path.strip_prefix(directory.trim_end_matches('/'));
+    !directory.is_empty() && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// The part of a path or an image after the last slash.
+fn last_segment(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or_default()
 }
 
 /// The items of a list; none if it is absent.

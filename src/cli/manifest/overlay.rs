@@ -9,7 +9,7 @@ use serde_json::json;
 use serde_yaml_ng::Value;
 
 use super::yaml::emit;
-use super::{Converted, Manifest, ManifestError, list, strings};
+use super::{Converted, Manifest, ManifestError, NodePath, is_under, list, strings};
 use crate::cli::output::clean;
 
 /// The Deployment that the patch changes. Its arguments are replaced as a whole, because a list such as `--controllers` grows
@@ -240,23 +240,13 @@ impl Overlay<'_> {
 
     /// Where a file of the container is on the node, by the volume that is mounted there.
     fn path_on_node(&mut self, path: &str) -> Result<String, ManifestError> {
-        let manifest = self.manifest;
-        let mounts = list(&manifest.container()["volumeMounts"], "spec.containers[].volumeMounts")?;
-        let under = |mount: &&Value| mount["mountPath"].as_str().is_some_and(|at| is_under(path, at));
-        let Some(mount) =
-            mounts.iter().filter(under).max_by_key(|mount| mount["mountPath"].as_str().map(str::len))
-        else {
-            self.notes.push(format!("{path}: no volume of the manifest contains this file"));
-            return Ok(path.to_owned());
+        let why = match self.manifest.path_on_node(path)? {
+            NodePath::Host(path) => return Ok(path),
+            NodePath::NoVolume => "no volume of the manifest contains this file",
+            NodePath::OtherVolume => "this file is not on a hostPath volume",
         };
-        let from = volume(manifest, mount)?.and_then(|volume| volume["hostPath"]["path"].as_str());
-        let (Some(from), Some(at)) = (from, mount["mountPath"].as_str()) else {
-            self.notes.push(format!("{path}: this file is not on a hostPath volume"));
-            return Ok(path.to_owned());
-        };
-        let sub = mount["subPath"].as_str().map(|sub| format!("/{sub}")).unwrap_or_default();
-        let rest = path.strip_prefix(at.trim_end_matches('/')).unwrap_or_default();
-        Ok(format!("{}{sub}{rest}", from.trim_end_matches('/')))
+        self.notes.push(format!("{path}: {why}"));
+        Ok(path.to_owned())
     }
 
     /// Variables of the container, but for those that the Deployment sets.
@@ -298,7 +288,7 @@ impl Overlay<'_> {
                 }
                 continue;
             }
-            let Some(volume) = volume(manifest, mount)? else {
+            let Some(volume) = manifest.volume(mount)? else {
                 self.notes
                     .push(format!("volume {name}: the manifest mounts this volume but does not define it"));
                 continue;
@@ -382,16 +372,4 @@ fn quoted(word: &str) -> String {
 /// The paths in a value, which may be a list of them: `CERT,KEY:NAME`.
 fn paths(value: &str) -> impl Iterator<Item = &str> {
     value.split([',', ':', '=']).filter(|part| part.starts_with('/'))
-}
-
-/// Whether a path is `directory` or below it.
-fn is_under(path: &str, directory: &str) -> bool {
-    let rest = path.strip_prefix(directory.trim_end_matches('/'));
-    !directory.is_empty() && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
-/// The volume that a mount is of.
-fn volume<'a>(manifest: &'a Manifest, mount: &Value) -> Result<Option<&'a Value>, ManifestError> {
-    let volumes = list(&manifest.pod["spec"]["volumes"], "spec.volumes")?;
-    Ok(volumes.iter().find(|volume| volume["name"] == mount["name"]))
 }

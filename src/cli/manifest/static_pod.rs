@@ -1,24 +1,45 @@
 //! The static pod: the manifest with another program and image. Flags, mounts and everything else stay.
 
+use std::ffi::OsString;
+
+use coxswain_controllers::registry::REGISTRY;
+use coxswain_machinery::options::{self, Invocation, OptionError, OptionErrors, OptionWarning, WrittenFlag};
 use serde_yaml_ng::{Mapping, Value};
 
 use super::yaml::emit;
-use super::{Converted, Manifest, ManifestError};
+use super::{COXSWAIN, Converted, Manifest, ManifestError};
 
-/// The manifest with Coxswain in the place of kube-controller-manager, by this image.
+/// Fields of a container with a handler that a kubelet runs, each with the name of its probe or hook.
+const HANDLERS: [(&str, &str); 5] = [
+    ("livenessProbe", ""),
+    ("readinessProbe", ""),
+    ("startupProbe", ""),
+    ("lifecycle", "postStart"),
+    ("lifecycle", "preStop"),
+];
+/// The paths of health checks. A path below one of them is a single check.
+const HEALTH: [&str; 3] = ["/healthz", "/livez", "/readyz"];
+
+/// The manifest with Coxswain in the place of kube-controller-manager, by this image. A manifest that was converted before and has this
+/// image is returned as it is.
 ///
 /// kube-controller-manager's image runs as root, and Coxswain's as the user 65532, who cannot read the keys in `/etc/kubernetes`.
 /// So the pod runs as root unless it names a user.
 ///
 /// # Errors
-/// The security context is no mapping.
+/// Coxswain does not start with the value of a flag; a probe or a hook fails in Coxswain's image; or the security context is no mapping.
 pub(in crate::cli) fn static_pod(manifest: &Manifest, image: &str) -> Result<Converted, ManifestError> {
+    let Judgment { values, warnings } = judge(&manifest.flags);
+    if !values.is_empty() {
+        return Err(ManifestError::Values(OptionErrors(values)));
+    }
     let mut pod = manifest.pod.clone();
-    let mut notes = Vec::new();
+    let mut notes: Vec<String> = warnings.iter().map(ToString::to_string).collect();
     let container = &mut pod["spec"]["containers"][manifest.container];
+    check_handlers(container)?;
     container["image"] = Value::from(image);
     if !container["command"].is_null() {
-        container["command"][0] = Value::from("coxswain");
+        container["command"][0] = Value::from(COXSWAIN);
     }
     let names_user = !container["securityContext"]["runAsUser"].is_null();
     let context = &mut pod["spec"]["securityContext"];
@@ -38,5 +59,76 @@ pub(in crate::cli) fn static_pod(manifest: &Manifest, image: &str) -> Result<Con
             );
         }
     }
+    if manifest.has_comments {
+        notes.push("comments of the manifest are not kept".to_owned());
+    }
     Ok(Converted { text: emit(&pod), notes })
+}
+
+/// What Coxswain finds wrong with flags at its start.
+#[derive(Debug, Default)]
+pub(super) struct Judgment {
+    /// Wrong values.
+    pub(super) values: Vec<OptionError>,
+    /// Flags without effect and the like; none if anything is wrong.
+    pub(super) warnings: Vec<OptionWarning>,
+}
+
+/// Judges flags as Coxswain does at its start.
+pub(super) fn judge(flags: &[WrittenFlag]) -> Judgment {
+    let word = |written: &WrittenFlag| OsString::from(format!("--{}={}", written.flag.name(), written.value));
+    let names_file = |flag: &str| {
+        let mut values = flags.iter().filter(|written| flag == format!("--{}", written.flag.name()));
+        values.any(|written| written.value.contains('/') && !written.value.contains("://"))
+    };
+    let mut judgment = Judgment::default();
+    match options::parse(flags.iter().map(word), REGISTRY) {
+        Ok(Invocation::Run(startup)) => judgment.warnings = startup.warnings,
+        Ok(Invocation::Print(_)) => {}
+        Err(OptionErrors(errors)) => {
+            for error in errors {
+                match &error {
+                    OptionError::Invalid { flag, problem, .. }
+                        if (names_file(flag) && !is_cidr_flag(flag)) || problem.starts_with("can't read") =>
+                    {
+                        // The container may have its files elsewhere than this machine.
+                    }
+                    // The variables of this process are not those of the container.
+                    OptionError::Variable { .. } => {}
+                    _ => judgment.values.push(error),
+                }
+            }
+        }
+    }
+    judgment
+}
+
+/// Whether a flag has a slash in its value that is none of a path.
+fn is_cidr_flag(flag: &str) -> bool {
+    flag == "--cluster-cidr" || flag == "--service-cluster-ip-range"
+}
+
+/// Refuses probes and hooks that fail in Coxswain's image: the kubelet would restart the container again and again.
+fn check_handlers(container: &Value) -> Result<(), ManifestError> {
+    for (field, hook) in HANDLERS {
+        let (handler, field) = match hook {
+            "" => (&container[field], field.to_owned()),
+            hook => (&container[field][hook], format!("{field}.{hook}")),
+        };
+        let field = format!("spec.containers[].{field}");
+        if !handler["exec"].is_null() {
+            let allowed = "httpGet, because Coxswain's image contains no other program than coxswain";
+            return Err(ManifestError::Handler { field, found: "exec".to_owned(), allowed });
+        }
+        let path = handler["httpGet"]["path"].as_str().unwrap_or("/healthz");
+        let path = path.split('?').next().unwrap_or_default();
+        let is_health = |health: &&str| {
+            path.strip_prefix(*health).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        if hook.is_empty() && !HEALTH.iter().any(is_health) {
+            let allowed = "/healthz, /livez, /readyz or a path below one of them";
+            return Err(ManifestError::Handler { field, found: format!("path {path:?}"), allowed });
+        }
+    }
+    Ok(())
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use coxswain_machinery::options;
 use serde_json::{Value, json};
 
+use super::static_pod::judge;
 use super::yaml::emit;
 use super::{Converted, Manifest, overlay, static_pod};
 
@@ -21,7 +22,7 @@ fn custom() -> String {
         .replace(
             "    - --use-service-account-credentials=true\n",
             "    - --use-service-account-credentials=true\n    - --node-cidr-mask-size-ipv4=25\n    - --v\n    - \"4\"\n    \
-             - --tracing-config-file=/etc/traces/config.yaml\n    - --feature-gates=A=true\n    - --feature_gates=B=false\n",
+             - --tracing-config-file=/etc/traces/config.yaml\n    - --feature-gates=ClusterTrustBundle=true\n    - --feature_gates=ComponentFlagz=false\n",
         )
         .replace(
             "    image: registry.k8s.io",
@@ -329,5 +330,98 @@ fn overlay_notes_what_the_operator_has_to_see_to() {
             "{expected}: {:?}",
             converted.notes
         );
+    }
+}
+
+#[test]
+fn static_pod_unknown_fields_annotations_and_resources_stay() {
+    let text = KUBEADM
+        .replace("metadata:\n", "metadata:\n  annotations:\n    example.com/owner: \"yes\"\n  futureOfPods: {a: [1, {b: null}]}\n")
+        .replace("  hostNetwork: true\n", "  hostNetwork: true\n  futureOfSpecs:\n  - x\n")
+        .replace(
+            "    resources:\n",
+            "    futureOfContainers: 0.5\n    env:\n    - name: A\n      valueFrom:\n        fieldRef:\n          fieldPath: status.podIP\n    \
+             securityContext:\n      readOnlyRootFilesystem: true\n      runAsUser: 0\n    resources:\n      limits:\n        memory: 1Gi\n",
+        );
+    assert_eq!(text.matches("futureOf").count(), 3);
+    let converted = static_pod(&Manifest::parse(&text).unwrap(), IMAGE).unwrap();
+    let (mut after, mut before) = (parse(&converted.text), parse(&text));
+    for pod in [&mut after, &mut before] {
+        let container = &mut pod["spec"]["containers"][0];
+        (container["image"], container["command"][0]) = (json!(""), json!(""));
+    }
+    assert_eq!(after, before);
+}
+
+#[test]
+fn static_pod_of_its_own_output_is_the_same() {
+    for text in [KUBEADM.to_owned(), custom()] {
+        let manifest = Manifest::parse(&text).unwrap();
+        assert_eq!(manifest.image_of_coxswain(), None);
+        let once = static_pod(&manifest, IMAGE).unwrap().text;
+        let manifest = Manifest::parse(&once).unwrap();
+        assert_eq!(manifest.image_of_coxswain(), Some(IMAGE));
+        assert_eq!(static_pod(&manifest, IMAGE).unwrap().text, once);
+    }
+}
+
+#[test]
+fn static_pod_flags_and_probes_that_coxswain_does_not_support_are_refused() {
+    for (before, after, expected) in [
+        ("--cluster-name=kubernetes", "--no-such-flag=true", "unknown flag --no-such-flag"),
+        (
+            "--cluster-name=kubernetes",
+            "--no-such-flag=true",
+            "allowed are the flags of kube-controller-manager 1.36",
+        ),
+        ("--controllers=*,", "--controllers=*,deploymnet,", "--controllers: "),
+        ("--cluster-cidr=10.244.0.0/16", "--cluster-cidr=10.244.0.0", "--cluster-cidr: "),
+        ("--leader-elect=true", "--leader-elect-lease-duration=1s", "--leader-elect-lease-duration: "),
+        (
+            "        path: /healthz\n",
+            "        path: /ping\n",
+            "spec.containers[].livenessProbe: path \"/ping\": expected /healthz, /livez",
+        ),
+        (
+            "      httpGet:\n",
+            "      exec:\n        command: [a]\n      was:\n",
+            "spec.containers[].livenessProbe: exec: expected httpGet",
+        ),
+        (
+            "    resources:\n",
+            "    lifecycle:\n      preStop:\n        exec:\n          command: [sleep]\n    resources:\n",
+            "spec.containers[].lifecycle.preStop: exec: ",
+        ),
+    ] {
+        let text = KUBEADM.replacen(before, after, 1);
+        assert_ne!(text, KUBEADM);
+        let refused = Manifest::parse(&text).and_then(|manifest| static_pod(&manifest, IMAGE)).unwrap_err();
+        assert!(refused.to_string().contains(expected), "{expected}: {refused}");
+    }
+    // Nobody has these files here, and the container may.
+    let judgment = judge(&Manifest::parse(KUBEADM).unwrap().flags);
+    assert!(judgment.values.is_empty(), "{judgment:?}");
+}
+
+#[test]
+fn static_pod_lost_comments_are_noted() {
+    let text = KUBEADM.replace("kind: Pod\n", "# ours\nkind: Pod\n");
+    let converted = static_pod(&Manifest::parse(&text).unwrap(), IMAGE).unwrap();
+    assert_eq!(converted.notes, ["comments of the manifest are not kept"]);
+}
+
+#[test]
+fn image_of_coxswain_is_known_by_command_or_by_name() {
+    for (command, image, expected) in [
+        (Some("/usr/bin/coxswain"), "registry.test/c:1", true),
+        (Some("kube-controller-manager"), "registry.test/coxswain:1", false),
+        (None, "registry.test:5000/own/coxswain:0.1.0", true),
+        (None, "registry.test/coxswain@sha256:00", true),
+        (None, "registry.k8s.io/kube-controller-manager:v1.36.3", false),
+    ] {
+        let command = command.map_or(String::new(), |command| format!("    command: [{command}]\n"));
+        let text = format!("kind: Pod\nspec:\n  containers:\n  - image: {image}\n{command}");
+        let manifest = Manifest::parse(&text).unwrap();
+        assert_eq!(manifest.image_of_coxswain(), expected.then_some(image), "{text}");
     }
 }

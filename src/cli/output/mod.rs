@@ -3,6 +3,7 @@
 //! Everything here is a function of the message and of the time given: the same answer always looks the same.
 
 pub(super) mod controllers;
+pub(super) mod diff;
 pub(super) mod events;
 pub(super) mod human;
 pub(super) mod leader;

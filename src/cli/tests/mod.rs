@@ -2,6 +2,7 @@
 
 mod discovery;
 mod errors;
+mod install;
 mod left;
 mod output;
 mod parsing;

@@ -49,6 +49,9 @@ fn a_command_line_that_makes_no_sense_is_refused() {
         &["queue", "q", "--keys", "0"],
         &["explain", "deploy"],
         &["completion", "tcsh"],
+        &["install"],
+        &["install", "deployment"],
+        &["install", "static-pod", "--backup", "b"],
         &["uninstall"],
         &["uninstall", "all"],
         // A token has no place where others can read it.

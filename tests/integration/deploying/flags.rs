@@ -64,7 +64,7 @@ fn type_page(name: &str, host: &Path) -> String {
     let programs = Path::new(&ControlPlane::coxswain_binary()).parent().expect("a directory").to_owned();
     let (mut errors, mut typed_any) = (String::new(), false);
     for command in commands {
-        typed_any |= command.contains("flags-from");
+        typed_any |= command.contains("flags-from") || command.contains("install static-pod");
         let typed = command.replace("/etc/kubernetes", text(&host.join("etc/kubernetes")));
         let path = std::env::var("PATH").unwrap_or_default();
         let path = format!("{}:{}:{path}", host.display(), programs.display());
@@ -74,7 +74,7 @@ fn type_page(name: &str, host: &Path) -> String {
         let output = output.expect("bash");
         errors.push_str(&String::from_utf8_lossy(&output.stderr));
     }
-    assert!(typed_any, "docs/{name}.md types no flags-from");
+    assert!(typed_any, "docs/{name}.md types neither flags-from nor install");
     errors
 }
 
@@ -146,7 +146,7 @@ fn document_keeps_flags_of_the_cluster_in_a_deployment() {
 
 /// A manifest that cannot be converted, and a second try: KCM runs on, and the way back stays.
 #[test]
-fn document_changes_no_static_pod_when_flags_from_fails() {
+fn document_changes_no_static_pod_when_the_command_fails() {
     let host = node();
     let directory = host.path().join("etc/kubernetes");
     let path = directory.join("manifests/kube-controller-manager.yaml");

@@ -1,0 +1,104 @@
+//! `install static-pod`: puts Coxswain into the manifest of a node's kube-controller-manager. Calls nobody.
+
+use std::path::PathBuf;
+
+use clap::{ArgMatches, Command, value_parser};
+
+use super::{switch, valued};
+use crate::cli::common;
+use crate::cli::error::{CliError, Exit};
+use crate::cli::manifest::{Destination, Done, Manifest, static_pod};
+use crate::cli::output::{Screen, diff};
+
+/// The manifest that kubeadm writes.
+const MANIFEST: &str = "/etc/kubernetes/manifests/kube-controller-manager.yaml";
+
+pub(super) fn command() -> Command {
+    Command::new("install")
+        .about("Prepares a node for Coxswain")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .disable_help_subcommand(true)
+        .subcommand(
+            Command::new("static-pod")
+                .about("Converts the manifest of kube-controller-manager into a static pod of Coxswain")
+                .after_help(
+                    "Changes the image, the program, and the user where the manifest names none; every flag, mount and other field stays.\n\
+                     --output may be the manifest itself: a copy of kube-controller-manager's is kept outside of its directory, because the\n\
+                     kubelet runs every file there. Without --output the result is printed.",
+                )
+                .arg(
+                    valued("from", "FILE", "Manifest of the static pod kube-controller-manager")
+                        .value_parser(value_parser!(PathBuf))
+                        .default_value(MANIFEST),
+                )
+                .arg(valued(
+                    "image",
+                    "IMAGE",
+                    "Image of Coxswain, with its registry and tag [default: that of a manifest that runs Coxswain]",
+                ))
+                .arg(
+                    valued("output", "FILE", "File to write, for its owner alone [default: standard output]")
+                        .short('o')
+                        .value_parser(value_parser!(PathBuf)),
+                )
+                .arg(
+                    valued(
+                        "backup",
+                        "FILE",
+                        "Copy of the manifest that --output replaces [default: the same name, one directory above]",
+                    )
+                    .value_parser(value_parser!(PathBuf))
+                    .requires("output"),
+                )
+                .arg(switch("dry-run", "Print the difference and write nothing").visible_alias("check")),
+        )
+}
+
+pub(super) fn run(matches: &ArgMatches, screen: &Screen) -> Result<(), CliError> {
+    match matches.subcommand() {
+        Some(("static-pod", matches)) => run_static_pod(matches, screen),
+        _ => Err(CliError::Usage("there is no form to install".to_owned())),
+    }
+}
+
+fn run_static_pod(matches: &ArgMatches, screen: &Screen) -> Result<(), CliError> {
+    let path = |name: &str| matches.get_one::<PathBuf>(name).cloned();
+    let source = path("from").unwrap_or_default();
+    let usage = |error: &dyn std::fmt::Display| CliError::Usage(format!("{}: {error}", source.display()));
+    let before = std::fs::read_to_string(&source).map_err(|error| usage(&error))?;
+    let manifest = Manifest::parse(&before).map_err(|error| usage(&error))?;
+    let image = common::text(matches, "image");
+    let image = image.as_deref().or_else(|| manifest.image_of_coxswain()).ok_or_else(|| {
+        CliError::Usage(
+            "--image is missing: name the image of Coxswain, with its registry and tag".to_owned(),
+        )
+    })?;
+    if image.chars().any(char::is_whitespace) {
+        return Err(CliError::Usage(format!("--image {image:?}: expected REGISTRY/NAME:TAG without spaces")));
+    }
+    let converted = static_pod(&manifest, image).map_err(|error| usage(&error))?;
+    for note in &converted.notes {
+        screen.note(note);
+    }
+    let output = path("output");
+    if matches.get_flag("dry-run") {
+        let name = |path: &PathBuf| path.display().to_string();
+        let (from, to) = (name(&source), output.as_ref().map_or_else(|| "static pod".to_owned(), name));
+        return screen.print(&diff::unified((&from, &before), (&to, &converted.text)));
+    }
+    let Some(output) = output else { return screen.print(&converted.text) };
+    let backup = path("backup");
+    let destination = Destination { source: &source, output: &output, backup: backup.as_deref() };
+    let done = destination
+        .write(&converted.text)
+        .map_err(|message| CliError::Outcome { message, exit: Exit::Refused })?;
+    let output = output.display();
+    screen.print(&match done {
+        Done::Unchanged => format!("{output} unchanged\n"),
+        Done::Written { backup: None } => format!("{output} written\n"),
+        Done::Written { backup: Some(backup) } => {
+            format!("{output} written; {} is the way back to kube-controller-manager\n", backup.display())
+        }
+    })
+}

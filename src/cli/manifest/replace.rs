@@ -1,0 +1,147 @@
+//! Writes a static pod into the place of a manifest. The kubelet runs every file of the manifests' directory, so a copy for the way back lies
+//! elsewhere, and no second manifest is written there.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use super::Manifest;
+
+/// The files of one replacement.
+#[derive(Debug)]
+pub(in crate::cli) struct Destination<'a> {
+    /// The manifest that was converted.
+    pub(in crate::cli) source: &'a Path,
+    /// The file to write.
+    pub(in crate::cli) output: &'a Path,
+    /// The copy of kube-controller-manager's manifest; by default the file of the same name next to the manifests' directory.
+    pub(in crate::cli) backup: Option<&'a Path>,
+}
+
+/// The effect of a replacement.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::cli) enum Done {
+    /// The file had this content.
+    Unchanged,
+    /// The file was written.
+    Written {
+        /// The copy of kube-controller-manager's manifest, if one was needed.
+        backup: Option<PathBuf>,
+    },
+}
+
+impl Destination<'_> {
+    /// Writes the text, unless the file has it already.
+    ///
+    /// # Errors
+    /// The kubelet would run two managers; no way back to kube-controller-manager would remain; or a file cannot be read or written.
+    /// Nothing has changed then, except that the copy may exist.
+    pub(in crate::cli) fn write(&self, text: &str) -> Result<Done, String> {
+        let directory = directory_of(self.output)?;
+        let existing = match fs::read_to_string(self.output) {
+            Ok(existing) => Some(existing),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(format!("read {}: {error}", self.output.display())),
+        };
+        if existing.as_deref() == Some(text) {
+            return Ok(Done::Unchanged);
+        }
+        let is_source =
+            existing.is_some() && fs::canonicalize(self.output).ok() == fs::canonicalize(self.source).ok();
+        if !is_source && directory_of(self.source)? == directory {
+            return Err(format!(
+                "write {}: the kubelet runs every manifest in {}; name the manifest {} itself or a file in another directory",
+                self.output.display(),
+                directory.display(),
+                self.source.display(),
+            ));
+        }
+        let backup =
+            existing.map(|existing| self.keep(&existing, &directory, is_source)).transpose()?.flatten();
+        write_file(self.output, text).map_err(|error| format!("write {}: {error}", self.output.display()))?;
+        Ok(Done::Written { backup })
+    }
+
+    /// Makes sure that the way back remains once the file is replaced.
+    fn keep(&self, existing: &str, directory: &Path, is_source: bool) -> Result<Option<PathBuf>, String> {
+        let output = self.output.display();
+        let manifest = Manifest::parse(existing).map_err(|error| {
+            format!("replace {output}: it is no manifest of a controller manager: {error}")
+        })?;
+        let backup = match self.backup {
+            Some(backup) => backup.to_owned(),
+            None => {
+                let above = directory.parent().unwrap_or(directory);
+                above.join(self.output.file_name().unwrap_or_default())
+            }
+        };
+        let place = backup.display();
+        if directory_of(&backup)?.starts_with(directory) {
+            return Err(format!(
+                "copy {output} to {place}: the kubelet runs every manifest in {}; name a file outside of it with --backup",
+                directory.display()
+            ));
+        }
+        let kept = match fs::read_to_string(&backup) {
+            Ok(kept) => Some(kept),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(format!("read {place}: {error}")),
+        };
+        if manifest.image_of_coxswain().is_some() {
+            // A file outside of the kubelet's directory is a draft.
+            return match kept.map(|kept| Manifest::parse(&kept)) {
+                _ if !is_source => Ok(None),
+                Some(Ok(kept)) if kept.image_of_coxswain().is_none() => Ok(Some(backup)),
+                Some(_) => Err(format!(
+                    "replace {output}: {place} is no manifest of kube-controller-manager; name the one to return to with --backup"
+                )),
+                None => Err(format!(
+                    "replace {output}: it runs Coxswain, and there is no {place} to return to; name the manifest of \
+                     kube-controller-manager with --backup"
+                )),
+            };
+        }
+        match kept {
+            Some(kept) if kept == existing => {}
+            Some(_) => {
+                return Err(format!(
+                    "copy {output} to {place}: the file exists with other content; remove it, or name another file with --backup"
+                ));
+            }
+            None => {
+                create(&backup, existing).map_err(|error| format!("copy {output} to {place}: {error}"))?
+            }
+        }
+        Ok(Some(backup))
+    }
+}
+
+/// The directory of a file, without symbolic links.
+fn directory_of(file: &Path) -> Result<PathBuf, String> {
+    let directory =
+        file.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::canonicalize(directory).map_err(|error| format!("directory {}: {error}", directory.display()))
+}
+
+/// Creates a file that only its owner can read. A part of it does not remain after an error.
+fn create(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).and_then(|()| {
+        let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+        File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+    });
+    written.inspect_err(|_| drop(fs::remove_file(path)))
+}
+
+/// Replaces a file as a whole, so that no reader sees a part of it, and a failure leaves it as it is. The name of the new file begins with a
+/// dot meanwhile, and kubelets skip such files.
+pub(in crate::cli) fn write_file(path: &Path, text: &str) -> io::Result<()> {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().ok_or(ErrorKind::InvalidFilename)?);
+    name.push(format!(".{}", std::process::id()));
+    let new = path.with_file_name(name);
+    create(&new, text)?;
+    fs::rename(&new, path).inspect_err(|_| drop(fs::remove_file(&new)))
+}
