@@ -37,7 +37,7 @@ pub fn in_cluster(
             config.root_cert_file = Some(authorities);
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            tracing::warn!(file = %authorities.display(), "No CA of the API server; the system's CAs count");
+            tracing::warn!(file = %authorities.display(), "Found no CA file for the API server; using the system's CAs");
         }
         Err(error) => return Err(format!("{}: {error}", authorities.display())),
     }

@@ -115,13 +115,13 @@ pub enum StartError {
     #[error("{0}")]
     Invalid(String),
     /// Its credentials can't be had (yet).
-    #[error("no client: {0}")]
+    #[error("create client: {0}")]
     Client(#[from] ClientBuildError),
     /// It was told to stop before its caches were filled.
-    #[error("stopped before its caches were filled")]
+    #[error("stopped before the caches were synced")]
     Stopped,
     /// It has to know which resources the API has.
-    #[error("the API's resources are not known yet")]
+    #[error("the API resources are not discovered yet")]
     Undiscovered,
     /// Which resources the API has could not be found out.
     #[error("discovery: {0}")]
@@ -534,7 +534,11 @@ impl Instance {
         let drained = async { while self.tasks.join_next().await.is_some() {} };
         let stop = within(grace, drained).await.map_or(Stop::Aborted, |()| Stop::Finished);
         if stop == Stop::Aborted {
-            tracing::warn!(controller = self.name, ?grace, "Reconciles did not end in time; aborting them");
+            tracing::warn!(
+                controller = self.name,
+                ?grace,
+                "Reconciles did not finish in time; aborting them"
+            );
             self.tasks.shutdown().await;
         }
         // Before the informers: what they hold is freed with the last that looks into it.
