@@ -230,9 +230,9 @@ fn flags() -> String {
         let help = flag.help.replace('|', "\\|");
         let effect = match flag.effect {
             FlagEffect::Built | FlagEffect::Moot => help,
-            FlagEffect::LeftOut(why) => format!("{help} **No effect**: {why}."),
-            FlagEffect::Cloud => "No effect, as in KCM: for cloud controller managers.".to_owned(),
-            FlagEffect::None => "No effect, as in KCM: deprecated.".to_owned(),
+            FlagEffect::LeftOut(why) => format!("{help}. **No effect**: {why}"),
+            FlagEffect::Cloud => "No effect, as in KCM: for cloud controller managers".to_owned(),
+            FlagEffect::None => "No effect, as in KCM: deprecated".to_owned(),
         };
         let default = flag.default();
         let default = if default.is_empty() { default } else { format!("`{default}`") };

@@ -487,11 +487,11 @@ mod tests {
         let canary = "canary-in-the-file";
         let two = format!("{a}{b}");
         for (certificate, key, expected) in [
-            (a.as_str(), "", "holds no private key"),
-            (&a, canary, "holds no private key"),
-            ("", &a_key, "holds no certificate"),
-            (canary, &a_key, "holds no certificate"),
-            (&b, &a_key, "not that of the certificate"),
+            (a.as_str(), "", "has no PEM private key"),
+            (&a, canary, "has no PEM private key"),
+            ("", &a_key, "has no valid PEM certificate"),
+            (canary, &a_key, "has no valid PEM certificate"),
+            (&b, &a_key, "does not match the certificate"),
             (&two, &a_key, "expected 1 certificate, found 2"),
         ] {
             files.put("crt", certificate);

@@ -143,9 +143,9 @@ async fn explanations_are_those_of_users(plane: &ControlPlane, client: &Client, 
     let approving = "certificatesigningrequest-approving-controller";
     let binder = "persistentvolume-binder-controller";
     for (kind, object, controller, expected) in [
-        ("csr", "explained", signing, "It is not approved: there is nothing to sign."),
-        ("csr", "explained", approving, "People decide about it."),
-        ("pvc", &claim, binder, "No volume suits the claim, and none can be made"),
+        ("csr", "explained", signing, "The request is not approved; it is not signed."),
+        ("csr", "explained", approving, "It needs manual approval."),
+        ("pvc", &claim, binder, "No volume matches the claim, and none can be provisioned"),
     ] {
         let said = || async {
             let output = client.output(&["explain", kind, object, "--controller", controller]);
@@ -160,5 +160,5 @@ async fn explanations_are_those_of_users(plane: &ControlPlane, client: &Client, 
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     // Of a node's certificate it has not the names.
-    until("the request fails", LIMIT, refused, |said| said.contains("It has failed")).await;
+    until("the request fails", LIMIT, refused, |said| said.contains("The request has failed")).await;
 }

@@ -14,7 +14,7 @@ async fn set(manager: &Manager<'_>, level: &'static str, nth: usize) {
     let answer = manager.port(Caller::Admin).await.put(LEVEL, level).await;
     assert_eq!(answer.status, 200, "{answer:?}");
     assert_eq!(answer.text, format!("successfully set klog.logging.verbosity to {level}\n"));
-    let said = || async { manager.log().matches("verbosity of the log set").count() };
+    let said = || async { manager.log().matches("Log verbosity changed").count() };
     until("the log to say so", LIMIT, said, |said| *said == nth).await;
 }
 
@@ -39,7 +39,7 @@ async fn verbosity_changes_while_the_manager_runs() {
         assert_eq!(anonymous.put(LEVEL, "9").await.status, 403);
         let stranger = manager.port(Caller::Bearer("nonsense")).await;
         assert_eq!(stranger.put(LEVEL, "9").await.status, 401);
-        assert_eq!(manager.log().matches("verbosity of the log set").count(), 3);
+        assert_eq!(manager.log().matches("Log verbosity changed").count(), 3);
         manager.stop();
         if format == "json" {
             assert_json(&manager.log());

@@ -94,7 +94,9 @@ async fn blocks_change_hands_twice_run_out_and_are_never_given_over_what_does_no
         }
     };
     until("it is said that it waits", LIMIT, explained("f"), |told| {
-        told.contains("No block of 10.244.0.0/28 is left: it waits until a node goes.")
+        told.contains(
+            "The range 10.244.0.0/28 has no free block; the node waits until another node is deleted.",
+        )
     })
     .await;
     let events = || async {
@@ -126,12 +128,14 @@ async fn blocks_change_hands_twice_run_out_and_are_never_given_over_what_does_no
     let log = || async { ours.log() };
     until("it is said why nothing is given", LIMIT, log, |text| {
         text.contains(
-            "no node gets a range: the node stranger was there before, and has the range 10.9.0.0/24",
+            "allocation of Pod CIDRs is suspended: the existing node stranger has the Pod CIDR 10.9.0.0/24",
         )
     })
     .await;
-    until("it is said to who asks", LIMIT, explained("h"), |told| told.contains("No node gets a range"))
-        .await;
+    until("it is said to who asks", LIMIT, explained("h"), |told| {
+        told.contains("Allocation of Pod CIDRs is suspended")
+    })
+    .await;
     assert!(!blocks(&nodes).await.contains_key("h"));
     delete(&nodes, "stranger").await;
     gets(&nodes, "h", "10.244.0.4/30").await;

@@ -133,8 +133,8 @@ async fn a_pod_of_a_lost_node_is_replaced_by_the_tools_that_people_use() {
         String::from_utf8(client.expect("the program").stdout).expect("text")
     };
     until("it is said why the node is tainted", LIMIT, explained, |told| {
-        told.contains("The condition Ready is Unknown; its last sign of life came")
-            && told.contains("It has the taint node.kubernetes.io/unreachable")
+        told.contains("The condition Ready is Unknown; its last heartbeat was")
+            && told.contains("The node has the taint node.kubernetes.io/unreachable")
     })
     .await;
 

@@ -255,7 +255,7 @@ async fn a_rolling_update_is_traced_from_the_reconcile_into_the_api_server() {
     until("spans by HTTP", LIMIT, by_http, |count| *count > 0).await;
     standby.stop();
     manager.stop();
-    assert!(!manager.log().contains("spans are not taken"), "all of them were");
+    assert!(!manager.log().contains("Trace export failed"), "all of them were");
 }
 
 /// Start-up, elections, informers, events and calls, once a Deployment `web` was changed.
@@ -379,8 +379,8 @@ async fn a_collector_that_dies_or_stalls_costs_spans_and_nothing_else() {
     let grown = Status::of(manager.pid).field("VmRSS:").saturating_sub(memory);
     assert!(grown < BEARABLE, "{grown} KiB more than before");
     assert_eq!(manager.errors(), [""; 0]);
-    assert!(manager.log().contains("spans are not taken"));
-    assert!(manager.log().contains("Spans are taken again"));
+    assert!(manager.log().contains("Trace export failed"));
+    assert!(manager.log().contains("Trace export recovered"));
     manager.stop();
     assert!(manager.exit().starts_with("exit status 0"), "{}", manager.exit());
 }
@@ -401,12 +401,12 @@ async fn spans_go_over_tls_to_a_collector_that_a_private_authority_vouches_for()
         let manager = plane.coxswain_with(name, &[&endpoint, &protocol, &service(name), &authority], &[]);
         until(&format!("spans {name}"), LIMIT, || async { by(name) }, |count| *count > 0).await;
         manager.stop();
-        assert!(!manager.log().contains("spans are not taken"), "all of them were");
+        assert!(!manager.log().contains("Trace export failed"), "all of them were");
 
         // The system's authorities do not know this one.
         let stranger = format!("stranger-{name}");
         let manager = plane.coxswain_with(&stranger, &[&endpoint, &protocol, &service("stranger")], &[]);
-        let refused = || async { manager.log().contains("spans are not taken") };
+        let refused = || async { manager.log().contains("Trace export failed") };
         until("a collector that is not trusted", LIMIT, refused, |refused| *refused).await;
         manager.stop();
     }

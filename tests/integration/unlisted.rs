@@ -103,7 +103,7 @@ async fn a_secret_that_cannot_be_decrypted_stops_only_who_reads_secrets() {
     // While the API server begins anew with its own cache, its refusals name no key.
     let page = until("health to name the cache", LIMIT, page, |page| page.text.contains(KEY)).await;
     assert!(
-        page.status == 200 && page.text.starts_with("ok, degraded: secrets: not filled for "),
+        page.status == 200 && page.text.starts_with("ok, degraded: secrets: not synced for "),
         "{page:?}"
     );
     for path in ["/healthz", "/livez", "/readyz"] {
@@ -115,7 +115,7 @@ async fn a_secret_that_cannot_be_decrypted_stops_only_who_reads_secrets() {
     assert!(slis.contains(&gauge), "{slis}");
     let told = admin.list(&[TOKENS]).await;
     assert_eq!((told[0].phase(), told[0].health()), (Phase::Starting, Health::Unhealthy), "{told:?}");
-    assert!(told[0].health_message.starts_with("secrets: not filled for "), "{told:?}");
+    assert!(told[0].health_message.starts_with("secrets: not synced for "), "{told:?}");
 
     plane.etcd("deleterange", &json!({ "key": key })).await;
     let recovered = || async { admin.list(&[TOKENS]).await.remove(0) };

@@ -29,11 +29,11 @@ const FOREIGN: [(&str, &str); 13] = [
     ("network", EXTENSIONS),
     ("bindings", EXTENSIONS),
 ];
-const MESSAGES: &str = "messages of protocol buffers";
-const EXTENSIONS: &str = "extensions that Kubernetes has not";
-const UNCHECKED: &str = "not to be checked, as it says";
-const CONTAINER: &str = "a container of names";
-const TYPES: &str = "variables or results of types that Kubernetes has not";
+const MESSAGES: &str = "protocol buffer messages";
+const EXTENSIONS: &str = "extensions that Kubernetes does not have";
+const UNCHECKED: &str = "type check disabled by the test";
+const CONTAINER: &str = "containers";
+const TYPES: &str = "variables or results of types that Kubernetes does not have";
 
 /// A message in text.
 #[derive(Debug, Default)]
@@ -304,10 +304,10 @@ fn table() -> String {
     format!(
         "# CEL's conformance tests\n\
          Written by `COXSWAIN_REGENERATE=1 cargo test -p cel-check conformance`, from `tests/simple/testdata` of the Go module\n\
-         `cel.dev/expr`. `src/conformance.rs` decides which tests pass and which are left out.\n\n\
+         `cel.dev/expr`. `src/conformance.rs` lists the excluded tests with the reasons.\n\n\
          | file | passed | failed | left out |\n|---|---:|---:|---:|\n{rows}| **all** | {passed} | {failed} | {left_out} |\n\n\
          ## Failed\n\
-         Kubernetes' CEL has no `reverse()` of strings, and its `cel-go` takes `[optional.of(1), null]` for a list of null.\n\n\
+         Kubernetes' CEL has no `reverse()` of strings, and its `cel-go` treats `[optional.of(1), null]` as a list of null.\n\n\
          {failures}\n## Left out\n\n| reason | tests |\n|---|---:|\n{left_out_for}"
     )
 }

@@ -18,7 +18,7 @@ use crate::types::ObjectType;
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentError {
     /// It is no JSON, is cut short, is nested too deep, or declares more than any document does.
-    #[error("no OpenAPI document: {0}")]
+    #[error("parse OpenAPI document: {0}")]
     Unreadable(#[from] serde_json::Error),
 }
 

@@ -8,7 +8,8 @@ use coxswain_machinery::live_reads;
 live_reads! {
     "certificatesigningrequest-approving-controller" {
         CSR_ACCESS = ("access", "POST subjectaccessreviews", 42,
-            "An undecided request asks for a client certificate of a kubelet. A refused request is asked about again with backoff.");
+            "An undecided request is for a kubelet client certificate. The review of a refused request is repeated \
+             with backoff.");
     }
     "cronjob-controller" {
         CRON_JOB_ITSELF = ("cronjob", "GET cronjobs", 0,
@@ -40,7 +41,8 @@ live_reads! {
     }
     "garbage-collector-controller" {
         COLLECTOR_OBJECT = ("object", "GET any resource", 0,
-            "An owner that no watch shows decides about an object, or an object changed between a decision and its write. A 404 without the object's name is followed by a LIST with its name as field selector.");
+            "An object depends on an owner without a watch, or the object changed between a decision and its write. \
+             A 404 without the object's name is followed by a LIST with its name as field selector.");
         COLLECTOR_UNSEEN = ("unseen", "GET any resource", 121,
             "An owner waits for a dependent whose watch has ended. One dependent is read every 30 seconds.");
     }
@@ -65,9 +67,9 @@ live_reads! {
             "A namespace is being deleted and not empty. It is read every 8 seconds while a finalizer of another controller holds an object in it, as \
              kube-controller-manager does.");
         NAMESPACE_DISCOVERY = ("discovery", "GET /api, /apis", 451,
-            "The same: the resources to delete.");
+            "A namespace is being deleted: the resources to delete.");
         NAMESPACE_CONTENT = ("content", "LIST any resource", 451,
-            "The same: once for each resource.");
+            "A namespace is being deleted: once for each resource.");
         NAMESPACE_STILL_THERE = ("still-there", "GET namespaces", 0,
             "Before the contents are deleted: another namespace may have the name.");
     }
@@ -87,8 +89,9 @@ live_reads! {
     }
     "persistentvolume-binder-controller" {
         BINDER_VOLUME = ("volume", "GET persistentvolumes", 241,
-            "A bound claim lacks its volume in the cache, a directory is to be created, or a released volume is to be emptied or its directory deleted. \
-             Repeated every 15 seconds (--pvclaimbinder-sync-period) until the data is gone.");
+            "A bound claim lacks its volume in the cache, a directory is to be created, or a released volume is to \
+             be emptied or its directory deleted. Repeated every 15 seconds (--pvclaimbinder-sync-period) until the \
+             data is deleted.");
         BINDER_CLAIM = ("claim", "GET persistentvolumeclaims", 241,
             "A bound volume lacks its claim in the cache, or a released volume is to be emptied or its directory deleted.");
         BINDER_RECYCLER = ("recycler", "GET pods", 241,
@@ -142,35 +145,36 @@ live_reads! {
         STATEFUL_SET_ADOPTION = ("adoption", "GET statefulsets", 0,
             "Before pods or revisions are adopted: a deleted StatefulSet adopts nothing.");
         STATEFUL_SET_TAKEN = ("taken", "GET controllerrevisions", 0,
-            "The name of a new revision is taken.");
+            "The name of a new revision is already in use.");
         STATEFUL_SET_DOCUMENT = ("document", "GET controllerrevisions", 0,
-            "The newest revision may mean the same as a changed template, or pods of the current revision are created.");
+            "The newest revision may be equal to a changed template, or pods of the current revision are created.");
     }
     "storage-version-migrator-controller" {
         MIGRATION_DISCOVERY = ("discovery", "GET /api, /apis", 0,
             "A migration begins, and the resources of the API are older than 30 seconds, or lack its resource.");
         MIGRATION_DEFINITION = ("definition", "GET customresourcedefinitions", 0,
-            "A migration of custom resources has a turn.");
+            "A migration of custom resources starts or finishes.");
         MIGRATION_PAGE = ("page", "LIST any resource, 500 objects", 0,
-            "A migration goes through the objects of its resource.");
+            "A migration processes the objects of its resource.");
     }
     "storageversion-garbage-collector-controller" {
         SERVER_LEASE = ("lease", "GET leases", 0,
             "The identity Lease of an API server was deleted, or a StorageVersion names an API server without a Lease.");
         SERVER_VERSIONS = ("versions", "LIST storageversions", 0,
-            "The Lease of an API server is gone.");
+            "The Lease of an API server was deleted.");
         SERVER_VERSION = ("version", "GET storageversions", 0,
             "A StorageVersion names an API server without a Lease.");
     }
     "taint-eviction-controller" {
         TAINTED_NODE = ("node", "GET nodes", 0,
-            "Before pods of a node are deleted for its taints. One read serves all pods of the node that are due.");
+            "Before pods of a node are deleted because of its taints. One read serves all pods of the node that are \
+             due.");
         TAINTED_POD = ("pod", "GET pods", 0,
             "Before a pod is deleted whose last three writes were refused because the pod had changed.");
     }
     "ttl-after-finished-controller" {
         FINISHED_JOB = ("job", "GET jobs", 0,
-            "The delete of a Job whose time is over met a conflict.");
+            "The delete of an expired Job failed with a conflict.");
     }
     "validatingadmissionpolicy-status-controller" {
         POLICY_DISCOVERY = ("discovery", "GET /api, /apis", 0,

@@ -47,7 +47,7 @@ pub static REGISTRY: &[Descriptor] = &[
             "cloud-node-lifecycle-controller",
             &["cloud-node-lifecycle"],
             Some("node-controller"),
-            "Removes Nodes whose machines are gone from the cloud.",
+            "Deletes Nodes whose cloud instances no longer exist.",
         )
     },
     clusterrole_aggregation::DESCRIPTOR,
@@ -74,7 +74,7 @@ pub static REGISTRY: &[Descriptor] = &[
             "node-route-controller",
             &["route"],
             Some("route-controller"),
-            "Makes routes in the cloud to the Pods of each Node.",
+            "Creates cloud routes to the Pods of each Node.",
         )
     },
     persistentvolume_attach_detach::DESCRIPTOR,
@@ -99,7 +99,7 @@ pub static REGISTRY: &[Descriptor] = &[
             "service-lb-controller",
             &["service"],
             Some("service-controller"),
-            "Makes load balancers in the cloud for Services.",
+            "Creates cloud load balancers for Services.",
         )
     },
     serviceaccount::DESCRIPTOR,

@@ -152,7 +152,7 @@ impl Aside {
         // A thread that was asked to end does so at once; waiting for it blocks all the same.
         let joined = Threads::Own.blocking(move || thread.join().is_ok()).await;
         if joined.is_ok_and(|ended_well| !ended_well) {
-            tracing::error!("a thread ended with a panic");
+            tracing::error!("A thread panicked");
         }
     }
 }

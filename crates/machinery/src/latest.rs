@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 /// Nobody is left to set a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the sender is gone")]
+#[error("the sender was dropped")]
 pub struct SenderGone;
 
 #[derive(Debug)]

@@ -81,7 +81,7 @@ pub enum PrivateKeyError {
 
 /// A signature that could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the private key could not sign")]
+#[error("sign with the private key: failed")]
 pub struct SignError;
 
 impl fmt::Debug for PrivateKey {

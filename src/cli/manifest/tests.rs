@@ -253,7 +253,7 @@ fn manifest_anything_but_a_kube_controller_manager_pod_is_refused() {
         ("kind: Pod", "kind: Deployment", "expected a Pod"),
         ("    - kube-controller-manager\n", "    - sh\n", "found [\"sh\"]"),
         ("--cluster-name=", "--cluster-nam=", "unknown flag --cluster-nam; did you mean --cluster-name"),
-        ("--allocate-node-cidrs=true", "--allocate-node-cidrs=perhaps", "\"perhaps\" is not valid"),
+        ("--allocate-node-cidrs=true", "--allocate-node-cidrs=perhaps", "invalid value \"perhaps\""),
         ("    - --allocate-node-cidrs=true\n", "    - 7\n", "expected a list of strings"),
         ("  containers:\n", "  containers: {}\n  other:\n", "spec.containers: expected a list"),
         ("kind: Pod", "kind: [", "parse: "),

@@ -363,7 +363,7 @@ async fn a_lease_that_cannot_be_released_is_taken_up_again() {
     };
     let (done, ()) = tokio::join!(a.step_down.step_down(None), outage);
     let error = done.unwrap_err();
-    assert!(error.to_string().starts_with("main: the Lease was not released within 10s"), "{error}");
+    assert!(error.to_string().starts_with("main: release Lease: not released within 10s"), "{error}");
     assert!(a.work.gate.is_closed() && !a.leads_by_metrics());
     servers[0].down.store(false, Ordering::SeqCst);
     until("a leads again", || a.leads_by_metrics() && !a.work.gate.is_closed()).await;

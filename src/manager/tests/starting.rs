@@ -44,7 +44,7 @@ async fn caches_that_stay_unfilled_hold_up_no_other_controller_and_show_in_healt
     // The page names the cache and the error, and the check fails no probe.
     let report = manager.health.report_one(Probe::Livez, TOKENS, &Unobserved).unwrap();
     assert!(
-        report.text.starts_with("ok, degraded: ") && report.text.contains(": not filled for "),
+        report.text.starts_with("ok, degraded: ") && report.text.contains(": not synced for "),
         "{report:?}"
     );
     assert!(report.text.contains("GET "), "{report:?}");

@@ -87,7 +87,7 @@ async fn an_object_is_explained_and_reconciled_on_demand() {
     let explained = until("an explanation", LIMIT, observe, |answer| steps(answer).contains(&creates)).await;
     assert_eq!(explained.outcome(), SyncOutcome::Explained, "{explained:?}");
     assert_eq!(explained.queue, "deployment", "{explained:?}");
-    let why = "No ReplicaSet has the present template: one is made.";
+    let why = "No ReplicaSet has the current template; one is created.";
     assert!(explained.reasons.iter().any(|reason| reason == why), "{explained:?}");
     let create = explained.actions.iter().find(|action| action.r#type() == creates.0).expect("just seen");
     assert!(create.summary.contains(&namespace.name), "{create:?}");

@@ -131,7 +131,7 @@ async fn volumes_half_attached_change_hands_twice() {
     };
     until("it is said what is waited for", LIMIT, explained, |told| {
         let waits =
-            "^unused is wanted by no pod. The node says that it is mounted, and is ready: it is waited for.";
+            "^unused is used by no pod. The node reports it as mounted and is ready; the detach waits for the node.";
         told.contains(waits) && told.contains("Volume coming is being attached")
     })
     .await;

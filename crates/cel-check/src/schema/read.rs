@@ -238,7 +238,7 @@ impl<'de> Visitor<'de> for SchemaSeed<'_> {
         let reference = keywords.reference;
         let (entry, kinds) = keywords.entry(self.0);
         let Some(entry) = self.0.add(entry) else {
-            return Err(A::Error::custom("it declares more than any document does"));
+            return Err(A::Error::custom("the document has too many declarations"));
         };
         Ok(Seen { entry: Some(entry), kinds, reference })
     }

@@ -35,7 +35,7 @@ const BACKOFF: Duration = Duration::from_millis(200);
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "certificatesigningrequest-approving-controller",
     aliases: &["csrapproving"],
-    description: "Approves the certificate requests of kubelets that are allowed to make them.",
+    description: "Approves certificate requests of kubelets that are allowed to create them.",
     gates: &[],
     default: DefaultState::On,
     cloud: false,
@@ -149,12 +149,12 @@ impl Way {
 /// The verdict on a request that need not be parsed.
 fn decided(request: &CertificateSigningRequest) -> Option<Verdict> {
     if !request.status.certificate.is_empty() {
-        return Some(Verdict::Decided("It has its certificate"));
+        return Some(Verdict::Decided("The request has a certificate"));
     }
     for condition in &request.status.conditions {
         match condition.r#type.as_str() {
-            "Approved" => return Some(Verdict::Decided("It is approved")),
-            "Denied" => return Some(Verdict::Decided("It is denied")),
+            "Approved" => return Some(Verdict::Decided("The request is approved")),
+            "Denied" => return Some(Verdict::Decided("The request is denied")),
             _ => {}
         }
     }
@@ -233,18 +233,20 @@ impl Room for Approver {
             text
         };
         vec![match &view.verdict {
-            Verdict::Decided(how) => format!("{how}: there is nothing to approve."),
-            Verdict::Unreadable(why) => format!("The request can't be read: {why}."),
+            Verdict::Decided(how) => format!("{how}; it needs no decision."),
+            Verdict::Unreadable(why) => format!("The request cannot be parsed: {why}."),
             Verdict::Unrecognized(why) => {
                 format!(
-                    "It is no kubelet's request for a certificate to log in with: {why}. People decide about it."
+                    "The request is not for a kubelet client certificate: {why}. It needs manual approval."
                 )
             }
-            Verdict::Allowed(way) => format!("{who} may create {}: it is approved.", may(&[*way])),
-            Verdict::Refused(ways) => {
-                format!("{who} may not create {}: it waits, and is asked for again.", may(ways))
+            Verdict::Allowed(way) => {
+                format!("{who} is allowed to create {}; the request is approved.", may(&[*way]))
             }
-            Verdict::Unknown(why) => format!("The API server did not say whether {who} may make it: {why}."),
+            Verdict::Refused(ways) => {
+                format!("{who} is not allowed to create {}; the request is checked again later.", may(ways))
+            }
+            Verdict::Unknown(why) => format!("The access review for {who} failed: {why}."),
         }]
     }
 }
@@ -488,23 +490,24 @@ mod tests {
             Approver::reasons(&view, Timestamp::UNIX_EPOCH).join(" ")
         };
         for (verdict, expected) in [
-            (Verdict::Decided("It is denied"), "It is denied: there is nothing to approve."),
+            (Verdict::Decided("The request is denied"), "The request is denied; it needs no decision."),
             (
                 Verdict::Unrecognized("its signer is a/b".to_owned()),
-                "It is no kubelet's request for a certificate to log in with: its signer is a/b. People decide about it.",
+                "The request is not for a kubelet client certificate: its signer is a/b. It needs manual approval.",
             ),
             (
                 Verdict::Allowed(Way::Own),
-                "system:node:n1 may create certificatesigningrequests/selfnodeclient: it is approved.",
+                "system:node:n1 is allowed to create certificatesigningrequests/selfnodeclient; the request is \
+                 approved.",
             ),
             (
                 Verdict::Refused(vec![Way::Own, Way::Any]),
-                "system:node:n1 may not create certificatesigningrequests/selfnodeclient or \
-                 certificatesigningrequests/nodeclient: it waits, and is asked for again.",
+                "system:node:n1 is not allowed to create certificatesigningrequests/selfnodeclient or \
+                 certificatesigningrequests/nodeclient; the request is checked again later.",
             ),
             (
                 Verdict::Unknown("no answer".to_owned()),
-                "The API server did not say whether system:node:n1 may make it: no answer.",
+                "The access review for system:node:n1 failed: no answer.",
             ),
         ] {
             assert_eq!(reasons(verdict), expected);

@@ -183,13 +183,13 @@ impl Room for Cleaner {
 
     fn reasons(view: &View, now: Timestamp) -> Vec<String> {
         let Some(due) = due(view, now) else {
-            return vec!["The request has conditions of which none limits how long it stays.".to_owned()];
+            return vec!["The request has conditions, and none of them sets an expiry.".to_owned()];
         };
         let left = due.from.duration_since(now);
         let when = if left.is_positive() {
-            format!("it goes in {}", time(left.unsigned_abs()))
+            format!("it is deleted in {}", time(left.unsigned_abs()))
         } else {
-            "it goes".to_owned()
+            "it is deleted now".to_owned()
         };
         vec![format!("{}: {when}.", due.why)]
     }
@@ -206,7 +206,10 @@ impl Due {
 fn fetched_by(view: &View, now: Timestamp) -> Option<Due> {
     let left = DONE.checked_sub(SignedDuration::try_from(view.issued_for?).ok()?)?;
     let from = now.checked_add(left).ok()?.checked_add(OLDER).ok()?;
-    Some(Due { from, why: "The request was issued, and stays for an hour from when that was seen" })
+    Some(Due {
+        from,
+        why: "The certificate was issued; the request is kept for 1 hour after the certificate was first seen",
+    })
 }
 
 /// The first moment at which it is to go, by whichever line comes first; `None` if none ever does.
@@ -223,36 +226,40 @@ fn due(view: &View, now: Timestamp) -> Option<Due> {
         all.extend(after(
             created,
             WAITING,
-            "The request may wait for a decision for a day from when it was made",
+            "The request is undecided; it is kept for 24 hours after its creation",
         ));
     }
     for condition in &status.conditions {
         let since = condition.last_update_time;
         match condition.r#type.as_str() {
             "Approved" if is_issued => {
-                let approved =
-                    after(since, DONE, "The request was issued, and stays for an hour from its approval");
+                let approved = after(
+                    since,
+                    DONE,
+                    "The certificate was issued; the request is kept for 1 hour after its approval",
+                );
                 all.extend(approved.map(|due| due.at_least(fetched_by(view, now))));
                 let end = view.certificate_ends.and_then(|end| end.checked_add(OLDER).ok());
                 all.extend(
-                    end.map(|from| Due {
-                        from,
-                        why: "The request stays no longer than its certificate lasts",
-                    }),
+                    end.map(|from| Due { from, why: "The request is kept until its certificate expires" }),
                 );
             }
             "Approved" => {
                 all.extend(after(
                     since,
                     WAITING,
-                    "The request may wait for its certificate for a day from its approval",
+                    "The request is approved and has no certificate; it is kept for 24 hours after its approval",
                 ));
             }
             "Denied" => {
-                all.extend(after(since, DONE, "The request was denied, and stays for an hour from then"));
+                all.extend(after(
+                    since,
+                    DONE,
+                    "The request was denied; it is kept for 1 hour after the denial",
+                ));
             }
             "Failed" => {
-                all.extend(after(since, DONE, "The request has failed, and stays for an hour from then"));
+                all.extend(after(since, DONE, "The request failed; it is kept for 1 hour after the failure"));
             }
             _ => {}
         }
@@ -433,15 +440,15 @@ mod tests {
         for (view, expected) in [
             (
                 view(0, &[], None),
-                "The request may wait for a decision for a day from when it was made: it goes in 1d.",
+                "The request is undecided; it is kept for 24 hours after its creation: it is deleted in 1d.",
             ),
             (
                 view(0, &[condition("Denied", "True", Some(2 * HOUR))], None),
-                "The request was denied, and stays for an hour from then: it goes.",
+                "The request was denied; it is kept for 1 hour after the denial: it is deleted now.",
             ),
             (
                 view(0, &[condition("Other", "True", None)], None),
-                "The request has conditions of which none limits how long it stays.",
+                "The request has conditions, and none of them sets an expiry.",
             ),
         ] {
             assert_eq!(reasons(&view), expected);

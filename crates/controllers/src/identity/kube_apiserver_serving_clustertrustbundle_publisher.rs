@@ -41,7 +41,7 @@ const METRICS: [&str; 2] =
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "kube-apiserver-serving-clustertrustbundle-publisher-controller",
     aliases: &[],
-    description: "Publishes the authorities of the API server as a ClusterTrustBundle.",
+    description: "Publishes the CA certificates of the API server as a ClusterTrustBundle.",
     gates: &["ClusterTrustBundle"],
     default: DefaultState::On,
     cloud: false,
@@ -64,8 +64,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let kind = build.first_served(&[&CLUSTER_TRUST_BUNDLES, &CLUSTER_TRUST_BUNDLES_ALPHA])?;
     let bundle = build.root_ca.clone().filter(|bundle| !bundle.is_empty()).ok_or_else(|| {
         BuildError::Skipped(
-            "there are no authorities to publish: neither --root-ca-file nor the kubeconfig has any"
-                .to_owned(),
+            "no CA certificates to publish: set --root-ca-file, or a CA in the kubeconfig".to_owned(),
         )
     })?;
     let metrics = SyncCodes::register(build.metrics, METRICS, "ClusterTrustBundles")
@@ -161,15 +160,15 @@ impl Room for Publisher {
 
     fn reasons(view: &View, _: Timestamp) -> Vec<String> {
         let published = match &view.published {
-            None => "is not there, and is made",
+            None => "does not exist and is created",
             Some(published) if published.spec.trust_bundle == view.bundle => {
-                "has the API server's authorities"
+                "has the CA certificates of the API server"
             }
-            Some(_) => "has been edited, and is put right",
+            Some(_) => "has other content and is updated",
         };
         let mut reasons = vec![format!("The bundle {} {published}.", view.name)];
         if !view.others.is_empty() {
-            reasons.push(format!("{} other bundles of the signer go.", view.others.len()));
+            reasons.push(format!("Other bundles of the signer are deleted ({}).", view.others.len()));
         }
         reasons
     }
@@ -307,13 +306,16 @@ mod tests {
     fn it_says_what_it_publishes() {
         let name = name(BUNDLE);
         for (view, expected) in [
-            (view(None, &[]), vec![format!("The bundle {name} is not there, and is made.")]),
-            (view(Some(BUNDLE), &[]), vec![format!("The bundle {name} has the API server's authorities.")]),
+            (view(None, &[]), vec![format!("The bundle {name} does not exist and is created.")]),
+            (
+                view(Some(BUNDLE), &[]),
+                vec![format!("The bundle {name} has the CA certificates of the API server.")],
+            ),
             (
                 view(Some("edited"), &["a"]),
                 vec![
-                    format!("The bundle {name} has been edited, and is put right."),
-                    "1 other bundles of the signer go.".to_owned(),
+                    format!("The bundle {name} has other content and is updated."),
+                    "Other bundles of the signer are deleted (1).".to_owned(),
                 ],
             ),
         ] {

@@ -41,7 +41,7 @@ const DAY: Duration = Duration::from_hours(24);
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "legacy-serviceaccount-token-cleaner-controller",
     aliases: &["legacy-service-account-token-cleaner"],
-    description: "Invalidates, and then deletes, unused service account token Secrets.",
+    description: "Invalidates and later deletes unused service account token Secrets.",
     gates: &[],
     default: DefaultState::On,
     cloud: false,
@@ -149,17 +149,19 @@ impl Room for Cleaner {
     fn reasons(view: &View, now: Timestamp) -> Vec<String> {
         let Some(limit) = view.limit(now) else {
             return vec![match view.since {
-                None => {
-                    "It is not known since when the use of tokens is noted: nothing is judged.".to_owned()
-                }
+                None => "The start date of token tracking is unknown; no Secret is checked.".to_owned(),
                 Some(since) => {
-                    format!("The use of tokens has been noted since {since}, not for long enough to judge.")
+                    format!(
+                        "Token use has been tracked since {since}, which is shorter than the clean-up period; no \
+                         Secret is checked."
+                    )
                 }
             }];
         };
         let of = |fate| view.secrets.iter().filter(|token| view.fate(token, now) == fate).count();
         vec![format!(
-            "Of {} token Secrets {} were not used since {limit} and are marked as invalid, and {} were marked before then and go.",
+            "Of {} token Secrets, {} unused since {limit} are marked as invalid, and {} marked before {limit} are \
+             deleted.",
             view.secrets.len(),
             of(Fate::Marked),
             of(Fate::Goes),
@@ -510,16 +512,17 @@ mod tests {
         for (view, expected) in [
             (
                 View { since: None, ..view(token(&[])) },
-                "It is not known since when the use of tokens is noted: nothing is judged.",
+                "The start date of token tracking is unknown; no Secret is checked.",
             ),
             (
                 View { since: date("2026-01-01"), ..view(token(&[])) },
-                "The use of tokens has been noted since 2026-01-01, not for long enough to judge.",
+                "Token use has been tracked since 2026-01-01, which is shorter than the clean-up period; no Secret \
+                 is checked.",
             ),
             (
                 view(token(&[])),
-                "Of 1 token Secrets 1 were not used since 2025-06-15 and are marked as invalid, and 0 were marked \
-                 before then and go.",
+                "Of 1 token Secrets, 1 unused since 2025-06-15 are marked as invalid, and 0 marked before \
+                 2025-06-15 are deleted.",
             ),
         ] {
             assert_eq!(Cleaner::reasons(&view, noon()), [expected]);

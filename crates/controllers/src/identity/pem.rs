@@ -11,7 +11,7 @@ use base64::prelude::BASE64_STANDARD;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum PemError {
     /// The text has no block, or its first block has another label.
-    #[error("no PEM block with the expected label comes first")]
+    #[error("the first PEM block does not have the expected label")]
     Label,
     #[error("an END line precedes the first BEGIN line")]
     EndFirst,

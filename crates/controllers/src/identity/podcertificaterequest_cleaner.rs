@@ -30,7 +30,7 @@ const LATEST_LOOK: Duration = Duration::from_mins(5);
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "podcertificaterequest-cleaner-controller",
     aliases: &[],
-    description: "Deletes PodCertificateRequests that have outlived their use.",
+    description: "Deletes PodCertificateRequests 15 minutes after their creation.",
     gates: &["PodCertificateRequest"],
     default: DefaultState::On,
     cloud: false,
@@ -101,11 +101,11 @@ impl Room for Cleaner {
     fn reasons(view: &View, now: Timestamp) -> Vec<String> {
         let left = view.left(now);
         let when = if view.request.metadata.creation_timestamp.is_none() {
-            "does not say when it was made: it goes".to_owned()
+            "has no creationTimestamp; it is deleted now".to_owned()
         } else if left.is_positive() {
-            format!("goes a quarter of an hour after it was made, in {}", time(left.unsigned_abs()))
+            format!("is deleted 15 minutes after its creation, in {}", time(left.unsigned_abs()))
         } else {
-            "was made a quarter of an hour ago: it goes".to_owned()
+            "is older than 15 minutes; it is deleted now".to_owned()
         };
         vec![format!("The request {when}.")]
     }
@@ -171,9 +171,9 @@ mod tests {
     #[test]
     fn a_request_says_how_long_it_stays() {
         for (ago, expected) in [
-            (Some(0), "The request goes a quarter of an hour after it was made, in 15m."),
-            (Some(900), "The request was made a quarter of an hour ago: it goes."),
-            (None, "The request does not say when it was made: it goes."),
+            (Some(0), "The request is deleted 15 minutes after its creation, in 15m."),
+            (Some(900), "The request is older than 15 minutes; it is deleted now."),
+            (None, "The request has no creationTimestamp; it is deleted now."),
         ] {
             assert_eq!(Cleaner::reasons(&view(ago), now()), [expected]);
         }

@@ -23,12 +23,12 @@ impl SyncCodes {
         Ok(Self {
             syncs: metrics.counters(
                 total,
-                &format!("Reconciles of {what}, by the HTTP status that says how they ended."),
+                &format!("Reconciles of {what}, by resulting HTTP status code."),
                 &["code"],
             )?,
             took: metrics.histograms(
                 seconds,
-                &format!("Duration of reconciles of {what} in seconds, by the HTTP status that says how they ended."),
+                &format!("Duration of reconciles of {what} in seconds, by resulting HTTP status code."),
                 &["code"],
                 exponential_buckets(0.001, 2.0, 15)?,
             )?,

@@ -88,13 +88,14 @@ impl Room for Cleaner {
 
     fn reasons(view: &View, now: Timestamp) -> Vec<String> {
         let what = match view.expiry {
-            Expiry::Never => "does not say when it expires: it stays".to_owned(),
+            Expiry::Never => "has no expiration; it is kept".to_owned(),
             Expiry::Unreadable => {
-                "expires at what is no time by RFC 3339: it counts as expired and goes".to_owned()
+                "has an expiration that is not an RFC 3339 time; it counts as expired and is deleted now"
+                    .to_owned()
             }
             Expiry::At(end) => match view.expiry.left(now) {
-                None => format!("expired at {end}: it goes"),
-                Some(left) => format!("expires at {end}: it goes in {}", time(left)),
+                None => format!("expired at {end}; it is deleted now"),
+                Some(left) => format!("expires at {end}; it is deleted in {}", time(left)),
             },
         };
         vec![format!("The bootstrap token {what}.")]
@@ -202,15 +203,19 @@ mod tests {
     fn a_token_says_until_when_it_stays() {
         let reasons = |view: &View| Cleaner::reasons(view, now()).join(" ");
         for (view, expected) in [
-            (view(token(NAME, &[])), "The bootstrap token does not say when it expires: it stays."),
+            (view(token(NAME, &[])), "The bootstrap token has no expiration; it is kept."),
             (
                 ends("soon"),
-                "The bootstrap token expires at what is no time by RFC 3339: it counts as expired and goes.",
+                "The bootstrap token has an expiration that is not an RFC 3339 time; it counts as expired and is \
+                 deleted now.",
             ),
-            (ends("2026-01-01T11:00:00Z"), "The bootstrap token expired at 2026-01-01T11:00:00Z: it goes."),
+            (
+                ends("2026-01-01T11:00:00Z"),
+                "The bootstrap token expired at 2026-01-01T11:00:00Z; it is deleted now.",
+            ),
             (
                 ends("2026-01-01T12:01:00Z"),
-                "The bootstrap token expires at 2026-01-01T12:01:00Z: it goes in 1m.",
+                "The bootstrap token expires at 2026-01-01T12:01:00Z; it is deleted in 1m.",
             ),
         ] {
             assert_eq!(reasons(&view), expected);

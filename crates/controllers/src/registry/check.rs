@@ -8,7 +8,7 @@ use coxswain_machinery::random::HashMap;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {
     /// Two controllers have one name.
-    #[error("two controllers are named {name}")]
+    #[error("two controllers have the name {name}")]
     DuplicateName {
         /// The name.
         name: &'static str,
@@ -25,7 +25,7 @@ pub enum RegistryError {
     },
     /// A name that `--controllers` could not take.
     #[error(
-        "{name:?} can't be written in --controllers: a name is of lower-case letters, digits and inner dashes"
+        "{name:?} cannot be used in --controllers: a name has lower-case letters, digits and inner dashes only"
     )]
     BadName {
         /// The name or alias.
@@ -40,7 +40,7 @@ pub enum RegistryError {
         gate: &'static str,
     },
     /// More than one controller wants to be the first.
-    #[error("{controller} and {other} both start by special rules; only one can")]
+    #[error("{controller} and {other} both start first; only one controller can")]
     SecondSpecial {
         /// The controller that it was read at.
         controller: &'static str,

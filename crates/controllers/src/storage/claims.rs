@@ -48,18 +48,18 @@ pub fn volume_of(
     named: &PodClaim,
 ) -> Result<Arc<PersistentVolume>, String> {
     let key = Key::new(pod.namespace.clone(), named.claim_name(&pod.name));
-    let claim = claims.get(&key).ok_or_else(|| format!("there is no claim {key}"))?;
+    let claim = claims.get(&key).ok_or_else(|| format!("claim {key} not found"))?;
     if matches!(named.source, PodClaimSource::Ephemeral(_)) && !claim.metadata.is_controlled_by(pod) {
-        return Err(format!("the claim {key} was not made for the pod"));
+        return Err(format!("claim {key} was not created for the pod"));
     }
     let volume = &claim.spec.volume_name;
     if claim.status.phase != "Bound" || volume.is_empty() {
-        return Err(format!("the claim {key} is not bound"));
+        return Err(format!("claim {key} is not bound"));
     }
     let found = volumes.get(&Key::new("", volume.clone()));
-    let found = found.ok_or_else(|| format!("there is no volume {volume}"))?;
+    let found = found.ok_or_else(|| format!("volume {volume} not found"))?;
     if found.spec.claim_ref.as_ref().is_none_or(|held| held.uid != claim.metadata.uid) {
-        return Err(format!("the volume {volume} is not bound to the claim {key}"));
+        return Err(format!("volume {volume} is not bound to claim {key}"));
     }
     Ok(found)
 }

@@ -39,7 +39,7 @@ pub fn of_volume(volume: &PersistentVolume) -> Result<Option<String>, HandleErro
         let claims = volume.spec.claim_ref.as_ref().map(|claim| &claim.namespace);
         let namespace = share.secret_namespace.as_ref().or(claims).filter(|namespace| !namespace.is_empty());
         let Some(namespace) = namespace else {
-            return Err(HandleError(format!("the volume {} does not say where its Secret is", meta.name)));
+            return Err(HandleError(format!("volume {} has no namespace for its Secret", meta.name)));
         };
         return Ok(Some(share_handle(group, &share.secret_name, &share.share_name, &meta.name, namespace)));
     }
@@ -84,7 +84,7 @@ fn aws(disk: &AwsElasticBlockStore) -> Result<String, HandleError> {
     if path.starts_with("vol-") && !path.contains('/') {
         Ok(path.to_owned())
     } else {
-        Err(HandleError(format!("{id:?} names no volume")))
+        Err(HandleError(format!("volume ID {id:?} is invalid")))
     }
 }
 
@@ -100,7 +100,7 @@ fn gce(disk: &GcePersistentDisk, volume: &PersistentVolume) -> Result<String, Ha
             let of_first =
                 region(first).filter(|found| others.iter().all(|zone| region(zone) == Some(*found)));
             let Some(region) = of_first else {
-                return Err(HandleError(format!("the zones {zones:?} are not of one region")));
+                return Err(HandleError(format!("zones {zones:?} are in different regions")));
             };
             Ok(format!("projects/{UNSPECIFIED}/regions/{region}/disks/{}", disk.pd_name))
         }
@@ -120,7 +120,7 @@ fn region(zone: &str) -> Option<&str> {
 fn azure_disk(disk: &AzureDisk) -> Result<String, HandleError> {
     match &disk.kind {
         Some(kind) if !kind.eq_ignore_ascii_case("Managed") => {
-            Err(HandleError(format!("a disk of kind {kind:?} is not managed")))
+            Err(HandleError(format!("Azure disk of kind {kind:?} is not managed")))
         }
         _ => Ok(disk.disk_uri.to_string()),
     }

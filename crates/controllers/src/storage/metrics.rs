@@ -23,7 +23,7 @@ impl Operations {
     pub fn register(metrics: &RoomMetrics) -> Result<Self, prometheus::Error> {
         let durations = metrics.bounded_histograms(
             "storage_operation_duration_seconds",
-            "Duration of operations on volumes in seconds, by plugin and operation.",
+            "Duration of volume operations in seconds, by plugin and operation.",
             &["volume_plugin", "operation_name", "status", "migrated"],
             BOUNDS.to_vec(),
         )?;

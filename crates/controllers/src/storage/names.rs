@@ -56,7 +56,7 @@ pub fn of_inline(
     namespace: &str,
 ) -> Result<Option<NamedVolume>, HandleError> {
     if let Some(csi) = &source.csi {
-        return Err(HandleError(format!("the volume {volume} of {} has no unique name", csi.driver)));
+        return Err(HandleError(format!("volume {volume} of {} has no unique name", csi.driver)));
     }
     let of = migration::of_inline(source);
     if let (Some(of), Some(handle)) = (of, handles::of_inline(source, volume, namespace)?) {
@@ -97,7 +97,7 @@ fn fibre_channel(fc: &FibreChannel) -> Result<String, HandleError> {
     match fc.lun {
         Some(lun) if !fc.target_wwns.is_empty() => Ok(format!("{}:{lun}", list(&fc.target_wwns))),
         _ if !fc.wwids.is_empty() => Ok(list(&fc.wwids)),
-        _ => Err(HandleError("a Fibre Channel volume names neither targets nor itself".to_owned())),
+        _ => Err(HandleError("Fibre Channel volume has neither targetWWNs with a lun nor wwids".to_owned())),
     }
 }
 

@@ -28,7 +28,7 @@ const FINALIZER: &str = "kubernetes.io/pv-protection";
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "persistentvolume-protection-controller",
     aliases: &["pv-protection"],
-    description: "Keeps a PersistentVolume from being deleted while it is bound.",
+    description: "Prevents deletion of a PersistentVolume while it is bound.",
     gates: &[],
     default: DefaultState::On,
     cloud: false,
@@ -180,9 +180,12 @@ mod tests {
         let said = |volume: &Arc<PersistentVolume>| {
             Controller::reasons(&View { volume: Arc::clone(volume) }, Timestamp::UNIX_EPOCH).remove(0)
         };
-        assert!(said(&volume("Bound", &[FINALIZER], true)).contains("stays because it is bound to ns/data"));
+        assert!(
+            said(&volume("Bound", &[FINALIZER], true))
+                .contains("keeps the finalizer kubernetes.io/pv-protection because it is bound to ns/data")
+        );
         assert!(said(&volume("Released", &[FINALIZER], true)).contains("nothing uses it"));
-        assert!(said(&volume("Released", &["x"], true)).contains("others do (x)"));
+        assert!(said(&volume("Released", &["x"], true)).contains("other finalizers keep it (x)"));
     }
 
     #[test]

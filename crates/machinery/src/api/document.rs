@@ -25,7 +25,12 @@ struct TypeMeta {
 impl Document {
     /// What a file must be to hold one, for messages.
     pub fn expected(&self) -> String {
-        format!("a file with kind {}, apiVersion {}/{}", self.kind, self.group, self.versions.join(" or "))
+        format!(
+            "a YAML or JSON file with kind {}, apiVersion {}/{}",
+            self.kind,
+            self.group,
+            self.versions.join(" or ")
+        )
     }
 
     /// What `parse` makes of the file at `path`.
@@ -50,10 +55,10 @@ impl Document {
         let known = self.versions.iter().find(|known| version == Some(**known));
         let mut problems = Vec::new();
         if meta.kind != self.kind {
-            problems.push(format!("kind {:?} is not {}", meta.kind, self.kind));
+            problems.push(format!("unexpected kind {:?}; expected {}", meta.kind, self.kind));
         }
         if known.is_none() {
-            problems.push(format!("there is no apiVersion {:?}", meta.api_version));
+            problems.push(format!("unknown apiVersion {:?}", meta.api_version));
         }
         match known {
             Some(version) if problems.is_empty() => Ok((first(text).map_err(unreadable)?, version)),

@@ -9,7 +9,7 @@ use super::api::{BoxError, ResponseBody};
 
 /// The answer is longer than its intent allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the answer has more than {0} bytes")]
+#[error("the response has more than {0} bytes")]
 pub(super) struct AnswerTooLong(pub(super) usize);
 
 /// A body whose data is counted.

@@ -93,7 +93,7 @@ pub enum ClientBuildError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The builder was shut down: there are no tokens any more.
-    #[error("client {name:?}: the manager is shutting down")]
+    #[error("create client {name:?}: the manager is shutting down")]
     Stopped {
         /// Whose client it was to be.
         name: String,

@@ -86,8 +86,8 @@ pub enum ConfigError {
     },
     /// No kubeconfig, no master, and not in a pod.
     #[error(
-        "no API server to talk to: neither --kubeconfig nor --master is given, and this is not a pod \
-         (KUBERNETES_SERVICE_HOST is not set)"
+        "no API server configured: set --kubeconfig or --master, or run in a pod (KUBERNETES_SERVICE_HOST is not \
+         set)"
     )]
     NotInCluster,
 }
@@ -201,7 +201,7 @@ impl Connection {
         } else if let Some((variable, proxy)) =
             variables.proxy_to(self.server()).map_err(|why| self.invalid(why))?
         {
-            tracing::info!(variable, proxy = proxy.shown(), "the way to the API server is through a proxy");
+            tracing::info!(variable, proxy = proxy.shown(), "Connecting to the API server through a proxy");
             self.proxy = Some(proxy);
         }
         Ok(self)
@@ -292,7 +292,7 @@ pub(super) fn master_url(master: &str, tls: bool) -> Result<Uri, ConfigError> {
     } else {
         let host = master.strip_suffix('/').unwrap_or(master);
         if host.contains(['/', '?']) {
-            let why = "without a scheme it must be HOST or HOST:PORT";
+            let why = "expected HOST or HOST:PORT if there is no scheme";
             return Err(ConfigError::Master { why: why.to_owned() });
         }
         format!("{}://{host}", if tls { "https" } else { "http" })
@@ -308,7 +308,7 @@ fn clean_path(path: &str) -> Result<String, String> {
     let is_escape =
         |digits: &str| digits.as_bytes().get(..2).is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit));
     if !path.split('%').skip(1).all(is_escape) {
-        return Err("the server's URL has a malformed escape".to_owned());
+        return Err("the server URL has a malformed escape".to_owned());
     }
     let decoded: Vec<u8> = percent_decode_str(path).collect();
     let mut segments = Vec::new();
@@ -324,7 +324,7 @@ fn clean_path(path: &str) -> Result<String, String> {
 
 /// Refuses a server with a fragment, which the parser of URLs drops.
 fn check_fragment(server: &str) -> Result<(), String> {
-    if server.contains('#') { Err("the server's URL must not have a fragment".to_owned()) } else { Ok(()) }
+    if server.contains('#') { Err("the server URL must not have a fragment".to_owned()) } else { Ok(()) }
 }
 
 /// Checks what follows the host: nothing, or a colon and a port, which may be empty.
@@ -334,48 +334,48 @@ fn check_port(rest: &str) -> Result<(), String> {
     if rest.is_empty() || rest.strip_prefix(':').is_some_and(|port| port.is_empty() || is_number(port)) {
         Ok(())
     } else {
-        Err("the server's URL has a port that is no number up to 65535".to_owned())
+        Err("the server URL has an invalid port; allowed: 0 to 65535".to_owned())
     }
 }
 
 /// Returns the address of a server with its path in the form in which it is sent.
 fn check_server(url: &Uri) -> Result<Uri, String> {
     if !matches!(url.scheme_str(), Some("http" | "https")) {
-        return Err("the server's URL must begin with https:// or http://".to_owned());
+        return Err("the server URL must begin with https:// or http://".to_owned());
     }
     let authority = url.authority().map(http::uri::Authority::as_str).unwrap_or_default();
     if authority.contains('@') {
-        return Err("the server's URL must not hold credentials".to_owned());
+        return Err("the server URL must not have credentials".to_owned());
     }
     let host = url.host().unwrap_or_default();
     if host.is_empty() {
-        return Err("the server's URL has no host".to_owned());
+        return Err("the server URL has no host".to_owned());
     }
     if host.contains(['[', ']']) {
         // Zones are refused too: they have several spellings.
         let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or_default();
         if address.parse::<Ipv6Addr>().is_err() {
-            return Err("the server's URL has a malformed IPv6 address".to_owned());
+            return Err("the server URL has a malformed IPv6 address".to_owned());
         }
     }
     check_port(authority.strip_prefix(host).unwrap_or_default())?;
     if url.query().is_some() {
-        return Err("the server's URL must not have a query".to_owned());
+        return Err("the server URL must not have a query".to_owned());
     }
     let path = clean_path(url.path())?;
     let server = format!("{}://{authority}{path}", url.scheme_str().unwrap_or_default());
-    server.parse().map_err(|error: http::uri::InvalidUri| format!("the server's URL: {error}"))
+    server.parse().map_err(|error: http::uri::InvalidUri| format!("parse server URL: {error}"))
 }
 
 /// What is wrong with a kubeconfig. The parser's own words may quote a line of it, and so a key: they are not used.
 pub fn describe_kubeconfig(error: &KubeconfigError) -> String {
     match error {
         KubeconfigError::CurrentContextNotSet => "current-context is not set".to_owned(),
-        KubeconfigError::LoadContext(name) => format!("there is no context {name:?}, the current one"),
+        KubeconfigError::LoadContext(name) => format!("current-context {name:?} is not in the file"),
         KubeconfigError::LoadClusterOfContext(name) => {
-            format!("there is no cluster {name:?}, which the current context names")
+            format!("the cluster {name:?} of the current context is not in the file")
         }
-        KubeconfigError::MissingClusterUrl => "the current context's cluster has no server".to_owned(),
+        KubeconfigError::MissingClusterUrl => "the cluster of the current context has no server".to_owned(),
         KubeconfigError::ReadConfig(error, _) => error.to_string(),
         KubeconfigError::Parse(error) => match error.location() {
             Some(at) => {
@@ -392,10 +392,8 @@ pub fn describe_kubeconfig(error: &KubeconfigError) -> String {
 pub(super) fn describe_auth(error: &AuthError) -> String {
     match error {
         AuthError::AuthExecRun { out, .. } => format!("the credential plugin failed: {}", out.status),
-        AuthError::AuthExecParse(_) => {
-            "the credential plugin did not answer with an ExecCredential".to_owned()
-        }
-        AuthError::ParseTokenKey(_) => "the credential plugin did not answer with JSON".to_owned(),
+        AuthError::AuthExecParse(_) => "the credential plugin did not return an ExecCredential".to_owned(),
+        AuthError::ParseTokenKey(_) => "the credential plugin did not return JSON".to_owned(),
         other => other.to_string(),
     }
 }

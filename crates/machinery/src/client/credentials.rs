@@ -148,10 +148,10 @@ impl AccountToken {
         tokio::select! {
             biased;
             () = self.stop.cancelled() => Err(self.error("the manager is shutting down")),
-            found = usable => found.ok_or_else(|| self.error("it expired at this moment")),
+            found = usable => found.ok_or_else(|| self.error("the token has just expired")),
             () = tokio::time::sleep(PATIENCE) => {
                 let failure = self.state.borrow().failure.clone();
-                Err(self.error(failure.unwrap_or_else(|| format!("none was issued within {PATIENCE:?}"))))
+                Err(self.error(failure.unwrap_or_else(|| format!("no token was issued within {PATIENCE:?}"))))
             }
         }
     }
@@ -206,7 +206,11 @@ async fn replace(root: &ApiClient, account: &AccountToken) -> (Instant, Duration
             }
             Err(error) => {
                 let why = describe(&error);
-                tracing::warn!(service_account = account.name, error = why, "no token, trying again");
+                tracing::warn!(
+                    service_account = account.name,
+                    error = why,
+                    "Failed to request a token; retrying"
+                );
                 account.state.send_modify(|state| state.failure = Some(why));
                 let backoff = BACKOFF.next(&mut failures);
                 // A proxy may answer `Retry-After: 0` without end.
@@ -268,7 +272,7 @@ async fn request(root: &ApiClient, name: &str) -> Result<(HeaderValue, Duration)
         answer.spec.expiration_seconds.map_or(LIFETIME, |seconds| Duration::from_secs(seconds.into()));
     let authorization = authorization(&answer.status.token).ok_or_else(|| ApiError::Malformed {
         request: format!("POST {path}"),
-        what: "the token cannot be sent in a header".to_owned(),
+        what: "the token has characters that are invalid in an HTTP header".to_owned(),
     })?;
     Ok((authorization, lifetime))
 }
@@ -276,7 +280,7 @@ async fn request(root: &ApiClient, name: &str) -> Result<(HeaderValue, Duration)
 /// The error in words. Why an answer could not be decoded stays out of it: that may quote the token.
 fn describe(error: &ApiError) -> String {
     match error {
-        ApiError::Malformed { request, .. } => format!("{request}: the answer is not a TokenRequest"),
+        ApiError::Malformed { request, .. } => format!("{request}: the response is not a TokenRequest"),
         other => other.to_string(),
     }
 }

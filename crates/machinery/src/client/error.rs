@@ -44,7 +44,7 @@ pub enum ApiError {
         source: std::sync::Arc<dyn std::error::Error + Send + Sync>,
     },
     /// No answer in time. A write may or may not have been carried out.
-    #[error("{request}: no answer within {after:?}")]
+    #[error("{request}: timed out after {after:?}")]
     Timeout {
         /// What was asked.
         request: String,
@@ -61,7 +61,7 @@ pub enum ApiError {
         what: String,
     },
     /// The answer is longer than the limit. A write has been carried out or not.
-    #[error("{request}: the answer has more than {limit} bytes")]
+    #[error("{request}: the response has more than {limit} bytes")]
     TooLong {
         /// What was asked.
         request: String,

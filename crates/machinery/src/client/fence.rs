@@ -35,7 +35,7 @@ impl Guards {
 
 /// A write whose connection was cut: it may have been carried out or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("cut off: leadership is lost or handed over; whether the write was carried out is not known")]
+#[error("connection closed: leadership was lost or handed over; the write may or may not be applied")]
 pub(super) struct CutOff;
 
 /// What some writes and their connections have in common.
@@ -95,7 +95,7 @@ impl Fence {
         for socket in sockets.values() {
             // "Connect to nothing" aborts a TCP connection: nothing of its send buffer is sent, the peer is told.
             if let Err(error) = rustix::net::connect_unspec(socket) {
-                tracing::warn!(%error, "a connection for writes was not reset");
+                tracing::warn!(%error, "Failed to reset a connection for writes");
             }
         }
     }

@@ -35,7 +35,7 @@ pub fn in_cluster(
             config.root_cert_file = Some(file);
         }
         Err(error) => {
-            tracing::error!(file = %file.display(), %error, "No CA of the API server; the system's CAs count");
+            tracing::error!(file = %file.display(), %error, "Failed to read the CA of the API server; using the system's CAs");
         }
     }
     Ok(Some(config))

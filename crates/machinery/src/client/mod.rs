@@ -74,5 +74,5 @@ pub use transport::{KeepAlive, Transport, TransportError};
 
 /// The error by which the timeout layer says that there was no answer in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no answer within {0:?}")]
+#[error("timed out after {0:?}")]
 pub struct RequestTimeout(pub std::time::Duration);

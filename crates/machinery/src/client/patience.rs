@@ -156,7 +156,7 @@ pub(super) struct Patience {
 /// A wait ended because leadership is lost, writes are cut off, or the controller is being stopped. The request was refused and is not
 /// repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not repeated: leadership is lost, or the controller is being stopped")]
+#[error("request not retried: leadership is lost or the controller is stopping")]
 pub(super) struct WaitEnded;
 
 impl Patience {

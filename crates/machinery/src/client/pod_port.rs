@@ -50,7 +50,7 @@ pub enum PodPortError {
     #[error("connect to the API server: {0}")]
     Connect(String),
     /// The API server refuses.
-    #[error("the API server answers {code}: {message}")]
+    #[error("the API server responded with {code}: {message}")]
     Refused {
         /// Its HTTP status.
         code: u16,
@@ -107,7 +107,7 @@ impl PodPort {
     ) -> Result<Self, PodPortError> {
         let connected = tokio::time::timeout(CONNECT_TIMEOUT, open(connection, (namespace, pod), port)).await;
         connected.unwrap_or_else(|_| {
-            Err(PodPortError::Connect(format!("no answer within {} s", CONNECT_TIMEOUT.as_secs())))
+            Err(PodPortError::Connect(format!("timed out after {} s", CONNECT_TIMEOUT.as_secs())))
         })
     }
 
@@ -124,7 +124,7 @@ async fn open(
     let path = RequestPath::object(&PODS, namespace, pod).subresource(Some("portforward"));
     let uri = path.uri(&Query::default().with("ports", port.to_string()))?;
     let mut request = web_socket(connection.server(), &uri)
-        .map_err(|error| PodPortError::Connect(format!("the server's URL: {error}")))?;
+        .map_err(|error| PodPortError::Connect(format!("parse server URL: {error}")))?;
     request.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(CHANNELS));
     authenticate(&mut request, connection).await?;
     let stream = connect_http1(connection).await.map_err(|error| PodPortError::Connect(error.to_string()))?;
@@ -160,7 +160,7 @@ async fn authenticate(request: &mut Request<()>, connection: &Connection) -> Res
         (None, None) => return Ok(()),
     };
     let mut value = HeaderValue::try_from(format!("Bearer {token}"))
-        .map_err(|_| wrong("the token has a character that cannot be sent".to_owned()))?;
+        .map_err(|_| wrong("the token has characters that are invalid in an HTTP header".to_owned()))?;
     value.set_sensitive(true);
     request.headers_mut().insert(AUTHORIZATION, value);
     Ok(())
@@ -191,11 +191,11 @@ impl Channels {
     fn receive(&mut self, message: &Bytes) -> io::Result<Option<Bytes>> {
         let Some((&channel, content)) = message.split_first() else { return Ok(None) };
         let Some(opened) = self.opened.get_mut(usize::from(channel)) else {
-            return Err(io::Error::other(format!("port-forward: a message on channel {channel}")));
+            return Err(io::Error::other(format!("port-forward: unexpected message on channel {channel}")));
         };
         if !*opened {
             if content != self.port.to_le_bytes() {
-                return Err(io::Error::other("port-forward: a connection to another port"));
+                return Err(io::Error::other("port-forward: unexpected port in the response"));
             }
             *opened = true;
             return Ok(None);
@@ -370,15 +370,15 @@ mod tests {
         };
         let error = |text: &str| Err(format!("port-forward: {text}"));
         assert_eq!(receive(b""), Ok(None));
-        assert_eq!(receive(&[0, 1, 2]), error("a connection to another port"));
-        assert_eq!(receive(&[0]), error("a connection to another port"));
+        assert_eq!(receive(&[0, 1, 2]), error("unexpected port in the response"));
+        assert_eq!(receive(&[0]), error("unexpected port in the response"));
         assert_eq!(receive(&OPEN[0]), Ok(None));
         assert_eq!(receive(&OPEN[0]), Ok(Some(vec![0x11, 0x28])), "data now");
         assert_eq!(receive(&[0]), Ok(Some(Vec::new())));
         assert_eq!(receive(&OPEN[1]), Ok(None));
         assert_eq!(receive(&[1]), Ok(None));
         assert_eq!(receive(b"\x01no"), error("no"));
-        assert_eq!(receive(&[2, 1, 2]), error("a message on channel 2"));
+        assert_eq!(receive(&[2, 1, 2]), error("unexpected message on channel 2"));
     }
 
     #[test]

@@ -103,7 +103,7 @@ impl ApiClient {
             // Ended before the wait: an answer that is being read keeps a place of its connection, and holds up a gate that drains. What it
             // says matters no more, nor whether it ends well.
             drop(body::collect_start(response.into_body(), LONGEST_ERROR).await);
-            tracing::debug!(request = label.as_str(), code, ?wait, "Waiting before the request is repeated");
+            tracing::debug!(request = label.as_str(), code, ?wait, "Waiting before a retry of the request");
             repeats.wait(wait).await.map_err(|ended| failed(ended.into()))?;
         }
     }
@@ -161,7 +161,7 @@ impl ApiClient {
             let waited = match repeats.next(request, code, *retry_after) {
                 Ok(None) => return Err(error),
                 Ok(Some(wait)) => {
-                    tracing::debug!(%error, ?wait, "Waiting before the request is repeated");
+                    tracing::debug!(%error, ?wait, "Waiting before a retry of the request");
                     repeats.wait(wait).await
                 }
                 Err(ended) => Err(ended),

@@ -60,8 +60,12 @@ fn read_identity(user: &AuthInfo) -> Result<Option<Identity>, String> {
     match (certificate, read("client-key", data, user.client_key.as_deref())?) {
         (Some(certificate), Some(key)) => Ok(Some((certificate, key))),
         (None, None) => Ok(None),
-        (Some(_), None) => Err("client-certificate without client-key".to_owned()),
-        (None, Some(_)) => Err("client-key without client-certificate".to_owned()),
+        (Some(_), None) => {
+            Err("client-certificate is set without client-key: set both or neither".to_owned())
+        }
+        (None, Some(_)) => {
+            Err("client-key is set without client-certificate: set both or neither".to_owned())
+        }
     }
 }
 

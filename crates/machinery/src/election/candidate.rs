@@ -112,14 +112,14 @@ impl<C: CandidateApi> Contender<C> {
     pub async fn stand(&self) -> Infallible {
         loop {
             if let Err(error) = self.answer().await {
-                tracing::warn!(lease = %self.candidacy.lease, %error, "no standing for election by the API server");
+                tracing::warn!(lease = %self.candidacy.lease, %error, "Failed to publish the LeaseCandidate");
                 sleep(self.retry).await;
                 continue;
             }
             match self.api.watch(&|seen| seen.is_none_or(|seen| self.is_asked(&seen))).await {
                 Ok(true) => continue,
                 Ok(false) => {}
-                Err(error) => tracing::debug!(%error, "the candidate cannot be watched"),
+                Err(error) => tracing::debug!(%error, "Failed to watch the LeaseCandidate"),
             }
             sleep(self.retry).await;
         }
@@ -228,7 +228,7 @@ fn splice(candidate: &[u8], edits: &[Edit]) -> Result<Vec<u8>, ApiError> {
 
 fn observed(object: AnyObject) -> Result<ObservedCandidate, ApiError> {
     let candidate: Arc<LeaseCandidate> =
-        downcast(object).ok_or_else(|| malformed("the answer to a LeaseCandidate request is none"))?;
+        downcast(object).ok_or_else(|| malformed("the response is not a LeaseCandidate"))?;
     Ok(ObservedCandidate::of(&candidate, candidate.raw()))
 }
 

@@ -47,7 +47,7 @@ pub struct Leadership {
 
 /// A Lease that could not be given up: it expires by itself, unless its holder takes it up again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the Lease was not released within {within:?}: {why}")]
+#[error("release Lease: not released within {within:?}: {why}")]
 pub struct NotReleased {
     /// For how long it was tried.
     pub within: Duration,
@@ -159,7 +159,7 @@ impl<L: LeaseApi> Elector<L> {
                     let again = matches!(ended, Ok(true)) && told != last_told && !self.holds_back();
                     last_told = told;
                     if let Err(error) = ended {
-                        tracing::debug!(%error, "the Lease cannot be watched, polling alone");
+                        tracing::debug!(%error, "Failed to watch the Lease; falling back to polling");
                     }
                     // While it is free and not for us, or cannot be taken, the watch would only say so again and again.
                     if !again {
@@ -244,8 +244,8 @@ impl<L: LeaseApi> Elector<L> {
         self.stop_leading();
         match timeout(self.timing.renew_deadline, self.give_up(held, None)).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "the Lease was not released, it will expire"),
-            Err(_) => tracing::warn!("the Lease was not released in time, it will expire"),
+            Ok(Err(error)) => tracing::warn!(%error, "Failed to release the Lease; it will expire"),
+            Err(_) => tracing::warn!("Timed out releasing the Lease; it will expire"),
         }
     }
 
@@ -257,10 +257,10 @@ impl<L: LeaseApi> Elector<L> {
         self.stop_leading();
         let Timing { lease, renew_deadline, retry } = self.timing;
         let transitions = held.record.transitions;
-        let mut why = "no answer".to_owned();
+        let mut why = "no response".to_owned();
         let given_up = timeout(renew_deadline, async {
             while let Err(error) = self.give_up(held.clone(), successor).await {
-                tracing::warn!(%error, "the Lease is not released yet");
+                tracing::warn!(%error, "Failed to release the Lease; retrying");
                 why = error.to_string();
                 sleep(retry).await;
             }
@@ -319,7 +319,7 @@ impl<L: LeaseApi> Elector<L> {
             }
             Err(error) => {
                 set_failed(&span, error.to_string());
-                tracing::warn!(identity = self.identity, %error, "leader election request failed");
+                tracing::warn!(identity = self.identity, %error, "Leader election request failed");
                 false
             }
         }

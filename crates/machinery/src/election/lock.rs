@@ -124,8 +124,8 @@ fn splice(key: &Key, lease: &[u8], record: &Record) -> Result<Vec<u8>, ApiError>
 }
 
 fn observed(object: AnyObject) -> Result<ObservedLease, ApiError> {
-    let lease: Arc<Lease> = downcast(object)
-        .ok_or_else(|| malformed(&Key::default(), "the answer to a Lease request is no Lease"))?;
+    let lease: Arc<Lease> =
+        downcast(object).ok_or_else(|| malformed(&Key::default(), "the response is not a Lease"))?;
     let version = lease.metadata.version().unwrap_or_default();
     let preferred = lease.spec.preferred_holder.clone();
     Ok(ObservedLease { record: Record::from(lease.as_ref()), version, preferred, raw: lease.raw() })

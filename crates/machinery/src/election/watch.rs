@@ -30,7 +30,7 @@ pub(super) async fn until(
     let mut frames = Frames::default();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|source| ApiError::Transport {
-            request: "watch of an election".to_owned(),
+            request: "watch for leader election".to_owned(),
             source: source.into(),
         })?;
         let Ok(data) = frame.into_data() else { continue };
@@ -38,7 +38,7 @@ pub(super) async fn until(
         while let Some(frame) = frames.next().map_err(|error| malformed(&error.to_string()))? {
             let event = WatchFrame::decode(&frame).map_err(|error| malformed(&error.to_string()))?;
             if event.kind == EventType::Error {
-                return Err(malformed("the watch reported an error"));
+                return Err(malformed("the watch returned an ERROR event"));
             }
             let object = match event.kind {
                 EventType::Added | EventType::Modified => {
@@ -56,5 +56,5 @@ pub(super) async fn until(
 }
 
 fn malformed(what: &str) -> ApiError {
-    ApiError::Malformed { request: "watch of an election".to_owned(), what: what.to_owned() }
+    ApiError::Malformed { request: "watch for leader election".to_owned(), what: what.to_owned() }
 }

@@ -32,8 +32,8 @@ impl EventMetrics {
     pub fn register(registry: &Registry) -> Result<Self, MetricsError> {
         let total = Registrar::new(registry).counters(
             "coxswain_events_total",
-            "What became of events: created, repeated (an earlier one was counted up), filtered (too many about one \
-             object), dropped (the queue was full or closed), refused by the server, or failed after all tries.",
+            "Events, by result: created, repeated (count of an earlier event increased), filtered (rate limit of \
+             the object), dropped (queue full or closed), refused (by the API server) or failed (after all retries).",
             &["component", "outcome"],
         )?;
         Ok(Self(total))
@@ -141,7 +141,7 @@ impl EventBroadcaster {
         if tokio::time::timeout(grace, self.tasks.wait()).await.is_ok() {
             return true;
         }
-        tracing::warn!(?grace, "events could not be written in time, dropping the rest");
+        tracing::warn!(?grace, "Timed out writing events; dropping the rest");
         self.abort.cancel();
         self.tasks.wait().await;
         false
@@ -184,7 +184,7 @@ pub(super) fn log(component: &str, event: &EventSpec) {
         r#type = if event.warning { "Warning" } else { "Normal" },
         reason = event.reason,
         note = %event.message,
-        "event"
+        "Event occurred"
     );
 }
 

@@ -135,7 +135,7 @@ impl Delivery {
             }
         }
         self.outcomes.refused.inc();
-        tracing::warn!(component = %self.component, event = %entry.key(), "an overloaded server took no event");
+        tracing::warn!(component = %self.component, event = %entry.key(), "Dropped an event because the API server is overloaded");
     }
 
     /// Writes one event. It holds the others up as long as nobody answers: they would fare no better. An answer is final, as it is for
@@ -159,19 +159,19 @@ impl Delivery {
                 Verdict::Refused => {
                     self.outcomes.refused.inc();
                     if error.has_cause("NamespaceTerminating") {
-                        tracing::debug!(component = %self.component, event = %key, %error, "no event in a namespace that ends");
+                        tracing::debug!(component = %self.component, event = %key, %error, "Dropped an event in a terminating namespace");
                     } else {
-                        tracing::warn!(component = %self.component, event = %key, %error, "the server refused an event");
+                        tracing::warn!(component = %self.component, event = %key, %error, "The API server rejected an event");
                     }
                     return Ok(());
                 }
                 Verdict::Retry if tries >= MAX_TRIES || self.closing.is_cancelled() => {
                     self.outcomes.failed.inc();
-                    tracing::warn!(component = %self.component, event = %key, tries, %error, "an event could not be written");
+                    tracing::warn!(component = %self.component, event = %key, tries, %error, "Failed to write an event; giving up");
                     return Ok(());
                 }
                 Verdict::Retry => {
-                    tracing::debug!(component = %self.component, event = %key, tries, %error, "an event will be tried again");
+                    tracing::debug!(component = %self.component, event = %key, tries, %error, "Failed to write an event; retrying");
                 }
             }
             let pause = if tries == 1 { PAUSE.mul_f64(crate::random::fraction()) } else { PAUSE };

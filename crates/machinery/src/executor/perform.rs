@@ -144,7 +144,7 @@ impl Executor {
             expected: match &verify.expect {
                 Expect::Alive(uid) => format!("uid {uid}, not being deleted"),
                 Expect::Exists(uid) => format!("uid {uid}"),
-                Expect::Gone(uid) => format!("uid {uid} gone"),
+                Expect::Gone(uid) => format!("uid {uid} deleted"),
                 Expect::Absent => "no object".to_owned(),
             },
             found,
@@ -265,7 +265,7 @@ impl Executor {
             failure.existing = match self.client.get(write.kind, &write.key).await {
                 Ok(object) => Some(object),
                 Err(error) => {
-                    tracing::debug!(what, %error, "the object in the way cannot be read");
+                    tracing::debug!(what, %error, "Failed to read the conflicting object");
                     None
                 }
             };
@@ -399,8 +399,8 @@ impl Executed {
             Err(wait) => {
                 self.held_back = Some(wait);
                 ActionResult::Failed(wait.map_or_else(
-                    || "no token is to be had".to_owned(),
-                    |wait| format!("the next token comes in {:.1} s", wait.as_secs_f64()),
+                    || "the budget has no tokens".to_owned(),
+                    |wait| format!("the budget has its next token in {:.1} s", wait.as_secs_f64()),
                 ))
             }
         };

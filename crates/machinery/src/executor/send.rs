@@ -102,7 +102,10 @@ impl Executor {
             Verb::Patch(patch) => self.client.patch(kind, key, subresource, patch).await?,
             Verb::Delete { uid, resource_version, propagation, grace_period } => {
                 if uid.is_empty() && resource_version.is_none() {
-                    return Err(unfit(write, "a delete must say which object is meant"));
+                    return Err(unfit(
+                        write,
+                        "the delete has neither a UID nor a resourceVersion as precondition",
+                    ));
                 }
                 let options = DeleteOptions {
                     uid: (!uid.is_empty()).then(|| uid.to_string()),
@@ -160,7 +163,7 @@ impl Executor {
         order: &FinishOrder,
     ) -> Result<Vec<u8>, ExecuteError> {
         let Some(finisher) = self.finishers.get(order.finisher) else {
-            return Err(unfit(write, format!("there is nothing that can finish it: {}", order.finisher)));
+            return Err(unfit(write, format!("unknown finisher {}", order.finisher)));
         };
         finisher.finish(object, &order.details).await.map_err(|error| match error {
             FinishError::Unfit(why) => unfit(write, why),
@@ -172,11 +175,11 @@ impl Executor {
 /// The last answer about the object of a write, with these edits.
 fn edited(write: &Write, last: &LastAnswers, edits: &[Edit]) -> Result<Vec<u8>, ExecuteError> {
     let Some(answer) = last.of(write) else {
-        return Err(unfit(write, "no write of the same plan has shown the object"));
+        return Err(unfit(write, "no earlier write of the plan returned the object"));
     };
     let object = answer.raw();
     if object.is_empty() {
-        return Err(unfit(write, "the bytes of such objects are not kept"));
+        return Err(unfit(write, "the encoding of objects of this kind is not cached"));
     }
     edit(&object, edits).map_err(|error| unfit(write, error.to_string()))
 }

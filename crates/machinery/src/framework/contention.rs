@@ -57,7 +57,7 @@ impl Reads {
                 let live = live.cloned().and_then(downcast::<T>);
                 Ok(live.filter(|live| live.meta().uid == cached.meta().uid).into())
             }
-            Some(Err(error)) => Err(ObserveError::Retry(format!("cannot read {kind} {key}: {error}"))),
+            Some(Err(error)) => Err(ObserveError::Retry(format!("read {kind} {key}: {error}"))),
         }
     }
 

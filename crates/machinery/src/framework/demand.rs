@@ -151,7 +151,8 @@ impl Worker {
             Ok(Some((plan, mut reasons))) => {
                 reasons.extend(withheld.map(|left| {
                     let seconds = left.as_secs();
-                    format!("Its namespace is terminating and has refused a create, so it sends none for {seconds} s.")
+                    format!("The namespace is terminating and rejected a create; further creates are suspended for \
+                         {seconds} s.")
                 }));
                 Explained {
                     requeue_after: plan.requeue_after,

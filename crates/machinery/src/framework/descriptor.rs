@@ -115,10 +115,7 @@ impl<'a> Build<'a> {
             return Ok(kind);
         }
         if let Some(kind) = kinds.iter().find(|kind| unknown(kind)) {
-            return Err(BuildError::NotYet(format!(
-                "it is not known whether {} is served",
-                kind.api_version()
-            )));
+            return Err(BuildError::NotYet(format!("discovery of {} is incomplete", kind.api_version())));
         }
         let names: Vec<_> =
             kinds.iter().map(|kind| format!("{} ({})", kind.resource, kind.api_version())).collect();
@@ -145,7 +142,7 @@ pub enum BuildError {
     #[error("skipped: {0}")]
     Skipped(String),
     /// It needs to know which resources the API has, and is built once more with them.
-    #[error("the API's resources are not known yet")]
+    #[error("the API resources are not discovered yet")]
     Undiscovered,
     /// Something is not known yet: it is tried again.
     #[error("{0}")]

@@ -152,15 +152,15 @@ impl DynamicWatches {
     /// an error says why there is none.
     pub fn kind_of(&self, api_version: &str, kind: &str) -> Result<&'static Kind, String> {
         let Some(resources) = self.seen.read().resources.clone() else {
-            return Err("the API's resources are not known yet".to_owned());
+            return Err("the API resources are not discovered yet".to_owned());
         };
         let mapper = RestMapper::new(resources);
         match mapper.resource_for_api_version(api_version, kind) {
             Some(resource) => Ok(resource.metadata_kind()),
             None if mapper.may_be_missing(api_version) => {
-                Err(format!("the resources of {api_version} cannot be found out"))
+                Err(format!("discovery of the resources of {api_version} failed"))
             }
-            None => Err(format!("there is no kind {kind} in {api_version}")),
+            None => Err(format!("{api_version} has no kind {kind}")),
         }
     }
 
@@ -168,13 +168,13 @@ impl DynamicWatches {
     /// version of it is served. An error says why that is not known.
     pub fn served_row(&self, kind: &'static Kind) -> Result<Option<&'static Kind>, String> {
         let Some(resources) = self.seen.read().resources.clone() else {
-            return Err("the API's resources are not known yet".to_owned());
+            return Err("the API resources are not discovered yet".to_owned());
         };
         let mapper = RestMapper::new(Arc::clone(&resources));
         match mapper.resource(kind.group, None, kind.resource) {
             Some(resource) => Ok(Some(resource.metadata_kind())),
             None if resources.has_failed_group(kind.group) => {
-                Err(format!("the resources of group {} cannot be found out", kind.group))
+                Err(format!("discovery of the resources of group {} failed", kind.group))
             }
             None => Ok(None),
         }
@@ -204,7 +204,7 @@ impl DynamicWatches {
 }
 
 fn no_such_queue(queue: &str, key: &Key) {
-    tracing::error!(queue, %key, "there is no such queue, the key is lost");
+    tracing::error!(queue, %key, "Dropped a key for an unknown queue");
 }
 
 impl std::fmt::Debug for DynamicWatches {
@@ -307,7 +307,7 @@ impl Supervisor {
         if timeout_at(Instant::now() + SETTLE_WITHIN, begun).await.is_err() {
             let behind: Vec<String> = self.behind().iter().map(ToString::to_string).collect();
             let behind = behind.join(", ");
-            tracing::warn!(controller = self.controller, behind, "begins without what these caches hold");
+            tracing::warn!(controller = self.controller, behind, "Starting before these caches are synced");
         }
         self.settled.send_replace(true);
         // The timeout must not cancel the look: a handler with half a replay would miss the other objects and their deletion.
@@ -356,21 +356,25 @@ impl Supervisor {
             match self.discovery.resources().await {
                 // Every API server has resources. An API server that starts may answer before it has any, and all watches would end.
                 Ok(resources) if is_bare(&resources) => {
-                    let error = "the API server names no resource";
-                    tracing::warn!(controller = self.controller, error, "watches stay as they are");
+                    let error = "the API server returned no resources";
+                    tracing::warn!(
+                        controller = self.controller,
+                        error,
+                        "Discovery returned no resources; keeping the current watches"
+                    );
                     self.room.failed(error);
                     sleep(ASK_AGAIN).await;
                 }
                 Ok(resources) => break resources,
                 Err(error) => {
-                    tracing::warn!(controller = self.controller, %error, "discovery failed, watches stay as they are");
+                    tracing::warn!(controller = self.controller, %error, "Discovery failed; keeping the current watches");
                     self.room.failed(&error.to_string());
                     sleep(ASK_AGAIN).await;
                 }
             }
         };
         for failure in resources.failures() {
-            tracing::warn!(controller = self.controller, error = %failure, "watches of this group stay as they are");
+            tracing::warn!(controller = self.controller, error = %failure, "Discovery of an API group failed; keeping its watches");
         }
         self.watches.seen.write().resources = Some(Arc::clone(&resources));
         let wanted = self.wanted(&resources);
@@ -417,7 +421,7 @@ impl Supervisor {
         }
         self.show();
         for Running { kind, registration, handle, .. } in ended {
-            tracing::info!(controller = self.controller, %kind, version = kind.version, "not watched any more");
+            tracing::info!(controller = self.controller, %kind, version = kind.version, "Stopped watching a resource");
             drop(registration);
             self.room.forgotten(kind, &mut |queue, key| self.watches.enqueue(queue, key));
             handle.release().await;

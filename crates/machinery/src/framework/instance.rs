@@ -116,13 +116,13 @@ pub enum StartError {
     #[error("{0}")]
     Invalid(String),
     /// Its credentials can't be had (yet).
-    #[error("no client: {0}")]
+    #[error("create client: {0}")]
     Client(#[from] ClientBuildError),
     /// It was told to stop before its caches were filled.
-    #[error("stopped before its caches were filled")]
+    #[error("stopped before the caches were synced")]
     Stopped,
     /// It has to know which resources the API has.
-    #[error("the API's resources are not known yet")]
+    #[error("the API resources are not discovered yet")]
     Undiscovered,
     /// Which resources the API has could not be found out.
     #[error("discovery: {0}")]
@@ -549,7 +549,11 @@ impl Instance {
             () = cut_off => Stop::Aborted,
         };
         if stop == Stop::Aborted {
-            tracing::warn!(controller = self.name, ?grace, "Reconciles did not end in time; aborting them");
+            tracing::warn!(
+                controller = self.name,
+                ?grace,
+                "Reconciles did not finish in time; aborting them"
+            );
             self.tasks.shutdown().await;
         }
         // Before the informers: what they hold is freed with the last that looks into it.

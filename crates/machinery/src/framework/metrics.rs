@@ -31,30 +31,30 @@ impl ReconcileMetrics {
         Ok(Self {
             total: registrar.counters(
                 "coxswain_reconcile_total",
-                "Reconciles by controller and result: done, waiting (for the cache), retried or failed.",
+                "Reconciles, by controller and result: done, waiting (for the cache), retried or failed.",
                 &["controller", "result"],
             )?,
             duration: registrar.traced_histograms(
                 "coxswain_reconcile_duration_seconds",
-                "Duration of reconciles by controller.",
+                "Duration of reconciles, by controller.",
                 &["controller"],
                 exponential_buckets(0.0001, 4.0, 10),
             )?,
             answered: registrar.traced_histograms(
                 "coxswain_change_to_write_seconds",
-                "Time from the arrival of the first change that queued a key to the end of the reconcile that wrote \
-                 because of it, by controller.",
+                "Time from the first change that queued a key to the end of the reconcile that wrote because of it, \
+                 by controller.",
                 &["controller"],
                 exponential_buckets(0.001, 2.0, 16),
             )?,
             panics: registrar.counters(
                 "coxswain_reconcile_panics_total",
-                "Panics of reconciles by controller. The key is tried again after the longest backoff.",
+                "Panics in reconciles, by controller; the key is retried after the maximum backoff.",
                 &["controller"],
             )?,
             live_reads: registrar.counters(
                 "coxswain_live_reads_total",
-                "Live reads between the passes of reconciles, by controller and row of docs/live-reads.md.",
+                "Live reads of reconciles, by controller and row of docs/live-reads.md.",
                 &["controller", "read"],
             )?,
         })

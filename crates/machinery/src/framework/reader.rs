@@ -143,7 +143,7 @@ impl Reader {
             let mut asked = HashSet::default();
             needs.retain(|read| reads.lacks(read) && asked.insert((**read).clone()));
             if needs.is_empty() {
-                return Err(ObserveError::Retry(format!("{key}: asked again for what had been read")));
+                return Err(ObserveError::Retry(format!("{key}: a read was requested twice")));
             }
             let mut found = stream::iter(needs).map(|read| self.read(read)).buffer_unordered(AT_A_TIME);
             while let Some((read, found)) = found.next().await {
@@ -155,7 +155,7 @@ impl Reader {
                 reads.insert(read, found);
             }
         }
-        Err(ObserveError::Retry(format!("{key}: no decision after {MOST_PASSES} passes")))
+        Err(ObserveError::Retry(format!("{key}: no plan after {MOST_PASSES} passes")))
     }
 
     fn read(&self, declared: DeclaredRead) -> BoxFuture<'_, (Read, ReadResult)> {
@@ -410,7 +410,7 @@ impl Drop for InLine {
 /// The error of a read that is not made, or not waited for. The text has no number: it is in conditions, which would be written again
 /// with each change of it.
 #[derive(Debug, thiserror::Error)]
-#[error("not asked: the API group {0} is slow, and many requests wait for it")]
+#[error("request not sent: the API group {0} is slow and has too many pending requests")]
 struct SlowGroup(String);
 
 fn slow_group(uri: &RequestUri) -> ApiError {

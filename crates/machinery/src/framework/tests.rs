@@ -528,7 +528,7 @@ async fn a_room_that_never_has_enough_fails() {
     bench.script.needs.lock().extend([needs("same".to_owned()), needs("same".to_owned())]);
     let outcome = bench.reconcile().await;
     assert!(
-        matches!(&outcome, Outcome::Failed { retry: true, error, .. } if error.contains("asked again")),
+        matches!(&outcome, Outcome::Failed { retry: true, error, .. } if error.contains("requested twice")),
         "{outcome:?}"
     );
 }

@@ -90,7 +90,7 @@ impl Watchdog {
     pub(super) fn with_clock(registry: &Registry, now: Elapsed) -> Result<Self, MetricsError> {
         let slow_polls = Registrar::new(registry).counters(
             "coxswain_reconcile_slow_polls_total",
-            "Polls of reconciles that held a thread of the controllers for more than 100 ms, by controller.",
+            "Reconciles that blocked a controller thread for more than 100 ms, by controller.",
             &["controller"],
         )?;
         Ok(Self(Arc::new(Shared { now, slow_polls, held: Mutex::default() })))
@@ -173,7 +173,7 @@ impl Watchdog {
                 controller = poll.controller,
                 object = %poll.key,
                 took = ?poll.takes(now),
-                "A reconcile holds a thread of the controllers"
+                "A reconcile blocks a controller thread"
             );
         }
     }

@@ -280,7 +280,7 @@ impl Worker {
                 Some((Requeue::Planned, after))
             }
             Outcome::Waiting(kind) => {
-                tracing::debug!(%kind, "the cache has not seen the last writes yet");
+                tracing::debug!(%kind, "Waiting for the cache to observe the last writes");
                 self.waits.begin(key, kind);
                 Some((Requeue::StaleCache, Duration::ZERO))
             }
@@ -305,9 +305,9 @@ impl Worker {
     /// Leaves a key that failed to its next change.
     fn leave(&self, key: &Key, error: &str, quiet: bool) -> Option<(Requeue, Duration)> {
         if quiet {
-            tracing::debug!(%error, "not done, and not tried again by itself");
+            tracing::debug!(%error, "Reconcile did not finish; will not retry until the object changes");
         } else {
-            tracing::warn!(%error, "reconciling failed, it is not tried again by itself");
+            tracing::warn!(%error, "Reconcile failed; will not retry until the object changes");
         }
         self.queue.forget(key);
         None
@@ -323,9 +323,9 @@ impl Worker {
         match after {
             AfterFailure::Retry => {
                 if quiet {
-                    tracing::debug!(%error, "not done yet, it will be tried again");
+                    tracing::debug!(%error, "Reconcile did not finish; retrying");
                 } else {
-                    tracing::warn!(%error, "reconciling failed, it will be tried again");
+                    tracing::warn!(%error, "Reconcile failed; retrying");
                 }
                 let key = key.clone();
                 let delay =
@@ -333,7 +333,7 @@ impl Worker {
                 Some((Requeue::Failure, delay))
             }
             AfterFailure::GiveUp(then) => {
-                tracing::error!(%error, failures, "reconciling failed as often as it is tried in a row");
+                tracing::error!(%error, failures, "Reconcile failed; giving up after the maximum number of attempts");
                 let Some(after) = then else {
                     self.queue.forget(key);
                     return None;
@@ -364,7 +364,7 @@ impl Worker {
     /// record.
     fn panicked(&self, key: &Key, panic: &(dyn Any + Send)) -> Outcome {
         let message = panic_message(panic);
-        tracing::error!(controller = self.controller, object = %key, panic = message, "reconciling panicked");
+        tracing::error!(controller = self.controller, object = %key, panic = message, "Reconcile panicked");
         self.stats.panicked(key, &message);
         self.metrics.panicked(self.controller);
         Outcome::failed(format!("panicked: {message}"), true)
@@ -406,8 +406,7 @@ impl Worker {
                 None => return Err(Outcome::Absent),
             };
             if let Some(write) = sent.repeated(&plan) {
-                let error =
-                    format!("repeated {write}: the first one had no effect; check admission webhooks");
+                let error = format!("{write}: an identical write had no effect; check admission webhooks");
                 return Ok(PlanEnd { unfinished: Some((error, false)), ..PlanEnd::default() });
             }
             let Plan { requeue_after, recheck_after, look_again, quiet, end, is_gone, has_more, .. } = plan;
@@ -427,7 +426,7 @@ impl Worker {
             match done.error {
                 None if done.held_back.is_none() => note.commit(key),
                 None => {}
-                Some(error) if end => tracing::warn!(%error, "a step failed, it is not tried again"),
+                Some(error) if end => tracing::warn!(%error, "A step of the plan failed; it is not retried"),
                 Some(error) => _ = tried.error.get_or_insert(error),
             }
             if done.stopped {
@@ -442,7 +441,7 @@ impl Worker {
                 return Ok(PlanEnd { unfinished: Some((error, quiet)), ..PlanEnd::default() });
             }
             if look_again && look == MOST_LOOKS {
-                let error = format!("there was more to look at after {MOST_LOOKS} looks");
+                let error = format!("reconcile did not converge after {MOST_LOOKS} passes");
                 return Ok(PlanEnd { unfinished: Some((error, false)), ..PlanEnd::default() });
             }
             if !look_again {
@@ -474,7 +473,7 @@ impl Worker {
             };
             if let Some(end) = end {
                 if let Some(error) = &tried.error {
-                    tracing::warn!(%error, "a step failed, it is not tried again");
+                    tracing::warn!(%error, "A step of the plan failed; it is not retried");
                 }
                 return done(tried, &end);
             }
@@ -515,7 +514,7 @@ impl Worker {
         match self.freshness.hold(self.expecting(key), key).await {
             Ok(behind) => behind.map(Outcome::Waiting),
             Err(error) => {
-                Some(Outcome::failed(format!("cannot tell what a lost request did: {error}"), true))
+                Some(Outcome::failed(format!("determine the result of a lost request: {error}"), true))
             }
         }
     }
@@ -603,7 +602,7 @@ impl Worker {
             Ok(None) => return Ok(None),
             Err(canceled @ Outcome::Failed { quiet: true, .. }) => return Err(canceled),
             Err(outcome) => {
-                tracing::warn!(controller = self.controller, object = %key, ?outcome, "no plan for a failure");
+                tracing::warn!(controller = self.controller, object = %key, ?outcome, "Failed to plan the record of a failure");
                 return Ok(None);
             }
         };
@@ -620,7 +619,7 @@ impl Worker {
             None if done.held_back.is_none() => note.commit(key),
             None => {}
             Some(error) => {
-                tracing::warn!(controller = self.controller, object = %key, %error, "a failure could not be recorded");
+                tracing::warn!(controller = self.controller, object = %key, %error, "Failed to record a failure");
             }
         }
         Ok(end.filter(|_| done.error.is_none() && done.held_back.is_none()))
@@ -691,5 +690,5 @@ pub(super) fn panic_message(panic: &(dyn Any + Send)) -> String {
         .downcast_ref::<&str>()
         .map(|text| (*text).to_owned())
         .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "a panic without a message".to_owned())
+        .unwrap_or_else(|| "no panic message".to_owned())
 }

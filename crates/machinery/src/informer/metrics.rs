@@ -52,7 +52,7 @@ impl Metrics {
         let latency = HistogramVec::new(
             HistogramOpts::new(
                 "informer_processing_latency_seconds",
-                "Seconds from the arrival of a watch event until every handler has been told of it.",
+                "Time from the arrival of a watch event to its delivery to all handlers in seconds.",
             )
             .buckets(LATENCY_BUCKETS.to_vec()),
             &["group", "name", "resource", "version"],
@@ -63,7 +63,7 @@ impl Metrics {
             &["group", "version", "resource", "type"],
         )?;
         let unreadable = IntCounterVec::new(
-            Opts::new("coxswain_informer_unreadable_total", "Objects received that could not be decoded."),
+            Opts::new("coxswain_informer_unreadable_total", "Received objects that could not be decoded."),
             KIND_LABELS,
         )?;
         registry.register(Box::new(latency.clone()))?;
@@ -148,38 +148,38 @@ impl Vectors {
         let counter = |name: &str, help: &str| IntCounterVec::new(Opts::new(name, help), INFORMER_LABELS);
         Ok(Self {
             queued: IntGaugeVec::new(
-                Opts::new("informer_queued_items", "Objects received and not yet told to the handlers."),
+                Opts::new(
+                    "informer_queued_items",
+                    "Number of received objects not yet delivered to the handlers.",
+                ),
                 &["group", "name", "resource", "version"],
             )?,
-            objects: of("coxswain_informer_objects", "Objects cached.")?,
+            objects: of("coxswain_informer_objects", "Number of cached objects.")?,
             bytes: of(
                 "coxswain_informer_object_bytes",
-                "Bytes of the cached objects' encodings, estimated from a sample; what they take in memory is some \
-                 times as much.",
+                "Encoded size of the cached objects in bytes, estimated from a sample; their size in memory is a \
+                 multiple of it.",
             )?,
             unreadable: of(
                 "coxswain_informer_unreadable_objects",
-                "Objects of which an older state is cached, because the present one can't be decoded.",
+                "Number of objects whose cached version is outdated because the latest one cannot be decoded.",
             )?,
             watch_age: GaugeVec::new(
                 Opts::new(
                     "coxswain_informer_watch_age_seconds",
-                    "Age of the open watch; absent while there is none.",
+                    "Age of the open watch in seconds; absent without an open watch.",
                 ),
                 INFORMER_LABELS,
             )?,
-            restarts: counter(
-                "coxswain_informer_restarts_total",
-                "Panics that an informer was restarted after.",
-            )?,
-            relists: counter("coxswain_informer_relists_total", "Times that everything was listed anew.")?,
+            restarts: counter("coxswain_informer_restarts_total", "Restarts of an informer after a panic.")?,
+            relists: counter("coxswain_informer_relists_total", "Lists of all objects after the first one.")?,
             reconnects: counter(
                 "coxswain_informer_reconnects_total",
-                "Times that a watch was opened again where the last one had ended.",
+                "Watches resumed at the end of the previous watch.",
             )?,
             handler_panics: counter(
                 "coxswain_informer_handler_panics_total",
-                "Panics of registered handlers.",
+                "Panics in registered handlers.",
             )?,
         })
     }

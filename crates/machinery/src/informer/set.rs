@@ -129,7 +129,7 @@ struct Active {
 
 /// The informer has ended: the process is shutting down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the informer of {0} has stopped")]
+#[error("the informer for {0} has stopped")]
 pub struct InformerStopped(pub &'static Kind);
 
 impl Informers {
@@ -441,7 +441,7 @@ async fn supervise(reflector: Reflector, min_resync_period: Duration, stop: Canc
         };
         let Err(panic) = AssertUnwindSafe(work).catch_unwind().await else { break };
         let panic = panic_text(panic.as_ref());
-        tracing::error!(kind = %reflector.kind, %panic, "an informer panicked; it starts again");
+        tracing::error!(kind = %reflector.kind, %panic, "An informer panicked; restarting it");
         reflector.status.restarted(&panic);
         let pause = backoff.fail(begun.elapsed());
         if stop.run_until_cancelled(sleep(pause)).await.is_none() {

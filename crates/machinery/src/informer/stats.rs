@@ -82,24 +82,24 @@ impl InformerStats {
     pub fn problem(&self) -> Option<String> {
         if let Some(panics) = self.handler_panics.first() {
             return Some(format!(
-                "the handler of {} panicked {} times, at last: {}",
+                "the handler of {} panicked {} times; last panic: {}",
                 panics.handler, panics.count, panics.last
             ));
         }
         if let Some(example) = &self.unreadable_example {
-            return Some(format!("{} objects can't be decoded, {example}", self.unreadable));
+            return Some(format!("{} objects cannot be decoded, for example {example}", self.unreadable));
         }
         // A stream of the initial state may open again and again and never come to its end, so success is no measure.
         if let (Some(unfilled), Some(error)) = (self.unfilled_for, &self.last_error)
             && unfilled >= UNFILLED_AFTER
         {
-            return Some(format!("not filled for {} s: {error}", unfilled.as_secs()));
+            return Some(format!("not synced for {} s: {error}", unfilled.as_secs()));
         }
         match self.failing_for {
             Some(failing) if failing >= UNHEALTHY_AFTER => Some(format!(
-                "no answer for {} s: {}",
+                "no response for {} s: {}",
                 failing.as_secs(),
-                self.last_error.as_deref().unwrap_or("no error known")
+                self.last_error.as_deref().unwrap_or("no error recorded")
             )),
             _ => None,
         }

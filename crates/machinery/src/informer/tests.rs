@@ -249,7 +249,7 @@ async fn an_object_that_cannot_be_decoded_is_reported_and_stops_nobody() {
     until("b is there", || handle.store().resource_version() == "5").await;
     assert_eq!(names(handle.store()), ["a@2", "b@5"], "the last readable state is kept");
     assert_eq!(handle.stats().unreadable, 2);
-    assert!(informers.problems()[0].contains("2 objects can't be decoded"), "{:?}", informers.problems());
+    assert!(informers.problems()[0].contains("2 objects cannot be decoded"), "{:?}", informers.problems());
     let mut text = Vec::new();
     TextEncoder::new().encode(&registry.gather(), &mut text).unwrap();
     let text = String::from_utf8(text).unwrap();
@@ -513,7 +513,7 @@ async fn a_handler_that_panics_is_reported_and_the_others_go_on() {
     assert_eq!(*log.lock(), ["+a@1"]);
     assert_eq!(
         informers.problems(),
-        ["pods: the handler of bad panicked 1 times, at last: a bug in the handler"]
+        ["pods: the handler of bad panicked 1 times; last panic: a bug in the handler"]
     );
     drop(bad);
     assert_eq!(informers.problems(), Vec::<String>::new());
@@ -538,7 +538,7 @@ async fn a_store_that_is_not_filled_is_a_problem_soon_and_by_name() {
     assert!(begun.elapsed() < Duration::from_secs(12), "{:?}", begun.elapsed());
     let problem = informers.problem_of(PODS, None).unwrap();
     assert!(
-        problem.starts_with("pods: not filled for 1") && problem.contains("500 InternalError"),
+        problem.starts_with("pods: not synced for 1") && problem.contains("500 InternalError"),
         "{problem}"
     );
     assert_eq!(informers.problem_of(PODS, Some("spec.nodeName=a")), None, "that one does not run");

@@ -88,26 +88,22 @@ pub fn without(object: &[u8], finalizer: &str) -> Result<Bytes, WireError> {
 /// Why an object, called `thing`, is kept or may go. `users` says who uses it, as in "it is bound"; `None` if nobody does.
 pub fn reasons(meta: &ObjectMeta, finalizer: &str, thing: &str, users: Option<String>) -> Vec<String> {
     let reason = match (due(meta, finalizer), users) {
-        (Some(Due::Put), _) => format!("The {thing} lacks the finalizer {finalizer}: it is put on."),
+        (Some(Due::Put), _) => format!("The {thing} lacks the finalizer {finalizer}; it is added."),
         (Some(Due::Take), Some(users)) => {
-            format!(
-                "The {thing} is being deleted and stays because {users}: the finalizer {finalizer} is not taken off before."
-            )
+            format!("The {thing} is being deleted and keeps the finalizer {finalizer} because {users}.")
         }
         (Some(Due::Take), None) => {
-            format!(
-                "The {thing} is being deleted and nothing uses it: the finalizer {finalizer} is taken off."
-            )
+            format!("The {thing} is being deleted and nothing uses it; the finalizer {finalizer} is removed.")
         }
         (None, _) if meta.is_deleting() && meta.finalizers.is_empty() => {
-            format!("The {thing} is being deleted and has no finalizers: it is about to be gone.")
+            format!("The {thing} is being deleted and has no finalizers.")
         }
         (None, _) if meta.is_deleting() => format!(
-            "The {thing} is being deleted, and {finalizer} does not keep it: others do ({}).",
+            "The {thing} is being deleted and does not have {finalizer}; other finalizers keep it ({}).",
             words::names(&meta.finalizers)
         ),
-        (None, Some(users)) => format!("If the {thing} is deleted it will stay for now, because {users}."),
-        (None, None) => format!("Nothing uses the {thing}: if it is deleted, it goes."),
+        (None, Some(users)) => format!("Deletion of the {thing} would wait, because {users}."),
+        (None, None) => format!("Nothing uses the {thing}; it can be deleted."),
     };
     vec![reason]
 }
@@ -211,13 +207,16 @@ mod tests {
             reasons(&meta(finalizers, is_deleting), OURS, "volume", users.map(str::to_owned)).remove(0)
         };
         for (text, said) in [
-            ("lacks the finalizer example.com/ours: it is put on", said(&[], false, None)),
-            ("stays because it is bound", said(&[OURS], true, Some("it is bound"))),
-            ("nothing uses it: the finalizer example.com/ours is taken off", said(&[OURS], true, None)),
-            ("others do (x and y)", said(&["x", "y"], true, None)),
-            ("about to be gone", said(&[], true, None)),
-            ("it will stay for now, because it is bound", said(&[OURS], false, Some("it is bound"))),
-            ("if it is deleted, it goes", said(&[OURS], false, None)),
+            ("lacks the finalizer example.com/ours; it is added", said(&[], false, None)),
+            (
+                "keeps the finalizer example.com/ours because it is bound",
+                said(&[OURS], true, Some("it is bound")),
+            ),
+            ("nothing uses it; the finalizer example.com/ours is removed", said(&[OURS], true, None)),
+            ("other finalizers keep it (x and y)", said(&["x", "y"], true, None)),
+            ("has no finalizers", said(&[], true, None)),
+            ("would wait, because it is bound", said(&[OURS], false, Some("it is bound"))),
+            ("it can be deleted", said(&[OURS], false, None)),
         ] {
             assert!(said.contains(text), "{text:?} is not in {said:?}");
         }

@@ -70,7 +70,7 @@ impl fmt::Display for Key {
 
 /// A text is not `name`, `namespace/name`, `namespace/name/part` or `/name/part`.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a key: write NAME or NAMESPACE/NAME")]
+#[error("{0:?} is not an object key; expected NAME or NAMESPACE/NAME")]
 pub struct ParseKeyError(String);
 
 impl FromStr for Key {

@@ -23,7 +23,7 @@ pub struct ControllerKey<'a> {
 impl<'a> ControllerKey<'a> {
     /// The key of a namespaced object: the dependents of one without a namespace may be in any.
     pub fn of(object: &'a ObjectMeta, kind: &Kind) -> Self {
-        debug_assert!(kind.namespaced, "{kind} has no namespace");
+        debug_assert!(kind.namespaced, "{kind} is cluster-scoped");
         Self { namespace: &object.namespace, uid: &object.uid, kind: kind.kind, name: &object.name }
     }
 

@@ -102,7 +102,7 @@ impl Selector {
                 }
                 (other, _) => {
                     return Err(SelectorError(format!(
-                        "operator {other:?} on key {:?} is none of In, NotIn, Exists, DoesNotExist",
+                        "invalid operator {other:?} on key {:?}; allowed: In, NotIn, Exists, DoesNotExist",
                         expression.key
                     )));
                 }

@@ -52,8 +52,8 @@ pub fn membership<'a>(
     }
     if !released.is_empty() {
         let (number, all) = (released.len(), names(released));
-        let (does, they) = (verb(number, "does", "do"), verb(number, "it is", "they are"));
-        told.push(format!("{all} {does} not match the selector any more: {they} released."));
+        let (matches, they) = (verb(number, "matches", "match"), verb(number, "it is", "they are"));
+        told.push(format!("{all} no longer {matches} the selector: {they} released."));
     }
     told
 }
@@ -92,7 +92,7 @@ mod tests {
             membership(["a"], ["b", "c"]),
             [
                 "a matches the selector and has no controller: it is adopted.",
-                "b and c do not match the selector any more: they are released."
+                "b and c no longer match the selector: they are released."
             ]
         );
     }

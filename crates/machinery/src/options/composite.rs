@@ -124,7 +124,7 @@ impl FlagValue for ComponentSettings {
             let named = part.split_once(':');
             let (component, setting) = named.unwrap_or((versions::COMPONENT, part));
             let (name, value) = setting.split_once('=').ok_or_else(|| {
-                ValueError::new(format!("{setting} has no value: expected {setting}=true or {setting}=false"))
+                ValueError::new(format!("{setting} has no value; expected {setting}=true or {setting}=false"))
             })?;
             settings.push(ComponentSetting {
                 component: component.trim().to_owned(),

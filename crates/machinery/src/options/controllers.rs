@@ -128,7 +128,7 @@ pub(super) fn complete(
         if let Some(descriptor) = registry.iter().find(is) {
             if descriptor.special && sign == "-" {
                 let message =
-                    format!("{name} can't be left out: it starts whenever it has a key to sign with");
+                    format!("{name} cannot be disabled here: it always starts if it has a signing key");
                 warnings.push(OptionWarning::new(FLAG, message));
             }
             *selector = format!("{sign}{}", descriptor.name);
@@ -138,7 +138,7 @@ pub(super) fn complete(
         let near = nearest(name, known);
         let allowed =
             if near.is_empty() { "* and the names that --help lists".to_owned() } else { near.join(", ") };
-        errors.push(OptionError::invalid(FLAG, format!("there is no controller {name:?}"), allowed));
+        errors.push(OptionError::invalid(FLAG, format!("unknown controller {name:?}"), allowed));
     }
 }
 
@@ -218,7 +218,11 @@ mod tests {
         assert_eq!(controllers[..3], ["*", "-pod-garbage-collector-controller", "ttl-controller"]);
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
         assert_eq!(errors.len(), 3, "{errors:?}");
-        assert!(errors[0].contains("no controller \"deploymnet\"; allowed: deployment"), "{}", errors[0]);
-        assert!(errors[1].contains("no controller \"*\""));
+        assert!(
+            errors[0].contains("unknown controller \"deploymnet\"; allowed: deployment"),
+            "{}",
+            errors[0]
+        );
+        assert!(errors[1].contains("unknown controller \"*\""));
     }
 }

@@ -53,9 +53,7 @@ pub fn parse(text: &str) -> Result<Duration, ValueError> {
         let end = after.find(|c: char| c == '.' || c.is_ascii_digit()).unwrap_or(after.len());
         let (unit, after) = after.split_at(end);
         if unit.is_empty() {
-            return Err(ValueError::new(format!(
-                "the number {whole} has no unit; write for example {whole}s"
-            )));
+            return Err(ValueError::new(format!("the number {whole} has no unit, for example {whole}s")));
         }
         let scale =
             UNITS.iter().find(|(name, _)| *name == unit).map(|(_, scale)| *scale).ok_or_else(expected)?;
@@ -68,7 +66,7 @@ pub fn parse(text: &str) -> Result<Duration, ValueError> {
         rest = after;
     }
     if negative && nanos > 0 {
-        return Err(ValueError::new("expected a duration of 0 or more: a negative one means nothing here"));
+        return Err(ValueError::new("expected a duration of 0 or more"));
     }
     u64::try_from(nanos).map(Duration::from_nanos).map_err(|_| too_long())
 }

@@ -30,14 +30,14 @@ pub enum OptionError {
     },
     /// An argument that is neither a flag nor its value.
     #[error(
-        "unexpected argument {argument:?}: the manager takes flags only (a boolean flag takes its value as --FLAG=false)"
+        "unexpected argument {argument:?}: only flags are allowed; write the value of a boolean flag as --FLAG=false"
     )]
     Positional {
         /// As it was written.
         argument: String,
     },
     /// A flag stands last and needs a value.
-    #[error("{flag} needs a value ({kind})")]
+    #[error("{flag}: missing value ({kind})")]
     MissingValue {
         /// The flag.
         flag: String,
@@ -45,7 +45,7 @@ pub enum OptionError {
         kind: &'static str,
     },
     /// A value that can't be read.
-    #[error("{flag}: {value:?} is not valid: {problem}")]
+    #[error("{flag}: invalid value {value:?}: {problem}")]
     Value {
         /// The flag.
         flag: String,
@@ -98,7 +98,7 @@ impl OptionError {
 
 fn suggestion(nearest: &[String]) -> String {
     if nearest.is_empty() {
-        "; see --help for all there are".to_owned()
+        "; see --help for all flags".to_owned()
     } else {
         format!("; did you mean {}?", nearest.join(" or "))
     }
@@ -113,7 +113,7 @@ impl fmt::Display for OptionErrors {
         if let [only] = self.0.as_slice() {
             return write!(f, "{only}");
         }
-        write!(f, "{} things are wrong with the command line:", self.0.len())?;
+        write!(f, "the command line has {} errors:", self.0.len())?;
         for error in &self.0 {
             write!(f, "\n  {error}")?;
         }

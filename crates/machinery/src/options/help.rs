@@ -14,8 +14,8 @@ const WIDTH: usize = 120;
 const LEAST: usize = 50;
 
 const INTRODUCTION: &str = "\
-Coxswain runs the controllers of Kubernetes 1.36: each watches the cluster and moves it towards what was asked for.
-Run with flags only it is the manager, and takes the place of kube-controller-manager with the same command line.
+Coxswain runs the controllers of Kubernetes 1.36, which bring the cluster to its desired state.
+With flags only, it runs as the manager and replaces kube-controller-manager with the same command line.
 
 Usage:
   coxswain [flags]
@@ -66,7 +66,7 @@ fn row(text: &mut String, flag: &Flag, left: usize, registry: &[Descriptor]) {
             let _ = write!(help, " (no effect: {why})");
         }
         FlagEffect::Cloud => {
-            help.push_str(" (for cloud controller managers: no effect here, as in the original)");
+            help.push_str(" (no effect: for cloud controller managers only)");
         }
         FlagEffect::Built | FlagEffect::Moot | FlagEffect::None => {}
     }

@@ -17,7 +17,11 @@ pub(super) fn complete(flags: &Flags, errors: &mut Vec<OptionError>) -> BTreeMap
         (FLAG, flags.allow_metric_labels.clone())
     } else {
         if !flags.allow_metric_labels.is_empty() {
-            errors.push(OptionError::invalid(FILE, format!("--{FLAG} is given, too"), "one of the two"));
+            errors.push(OptionError::invalid(
+                FILE,
+                format!("--{FLAG} is also set"),
+                "only one of the two flags",
+            ));
         }
         // What the original reads, observed, is the map itself; an empty file is an empty map.
         let read = fs::read_to_string(path).map_err(|error| error.to_string()).and_then(|text| {
@@ -26,7 +30,7 @@ pub(super) fn complete(flags: &Flags, errors: &mut Vec<OptionError>) -> BTreeMap
         });
         let labels = read.unwrap_or_else(|problem| {
             let allowed = "a YAML file with lines such as \"METRIC,LABEL\": \"VALUE,VALUE\"";
-            errors.push(OptionError::invalid(FILE, format!("can't read {path:?}: {problem}"), allowed));
+            errors.push(OptionError::invalid(FILE, format!("read {path:?}: {problem}"), allowed));
             None
         });
         (FILE, labels.unwrap_or_default())
@@ -35,7 +39,7 @@ pub(super) fn complete(flags: &Flags, errors: &mut Vec<OptionError>) -> BTreeMap
         let is_named =
             key.split_once(',').is_some_and(|(metric, label)| is_name(metric, ":") && is_name(label, ""));
         if !is_named {
-            let problem = format!("{key:?} does not name a metric and a label");
+            let problem = format!("{key:?} is not a pair of a metric and a label");
             errors.push(OptionError::invalid(flag, problem, "METRIC,LABEL=VALUE,VALUE"));
         }
     }

@@ -90,8 +90,7 @@ impl LeaderMigration {
             // Linear: a controller has two aliases at most.
             for alias in names.filter(|name| descriptor.aliases.contains(name)) {
                 let name = descriptor.name;
-                let message =
-                    format!("{alias:?} is an alias and matches no controller; name {name:?} to migrate it");
+                let message = format!("{alias:?} is an alias and matches no controller; use {name:?}");
                 warnings.push(OptionWarning::new(FLAG, message));
             }
         }
@@ -138,9 +137,9 @@ fn parse(text: &str) -> Result<LeaderMigration, Vec<String>> {
         problems.push("leaderName is empty".to_owned());
     }
     match document.resource_lock.as_deref() {
-        Some(_) if version == "v1" => problems.push("v1 has no field resourceLock".to_owned()),
+        Some(_) if version == "v1" => problems.push("unknown field resourceLock in v1".to_owned()),
         None | Some("" | "leases") => {}
-        Some(lock) => problems.push(format!("resourceLock {lock:?} is not leases")),
+        Some(lock) => problems.push(format!("resourceLock is {lock:?}; allowed: leases")),
     }
     let controller_leaders = document.controller_leaders.unwrap_or_default();
     for (i, leader) in controller_leaders.iter().enumerate() {
@@ -187,11 +186,11 @@ mod tests {
             ("hello".to_owned(), vec!["invalid type"]),
             ("a: b".to_owned(), vec!["kind \"\"", "apiVersion \"\""]),
             (HEAD.replace("/v1", "/v2"), vec!["controllermanager.config.k8s.io/v2"]),
-            (HEAD.replace("/v1", "v1"), vec!["no apiVersion"]),
+            (HEAD.replace("/v1", "v1"), vec!["unknown apiVersion"]),
             (HEAD.replace("Leader", "Lender"), vec!["LenderMigrationConfiguration"]),
             (HEAD.to_owned(), vec!["leaderName is empty"]),
             (format!("{HEAD}leaderName: m\nfoo: bar\n"), vec!["foo"]),
-            (format!("{HEAD}leaderName: m\nresourceLock: leases\n"), vec!["no field resourceLock"]),
+            (format!("{HEAD}leaderName: m\nresourceLock: leases\n"), vec!["unknown field resourceLock"]),
             (
                 format!("{}resourceLock: x\ncontrollerLeaders: [{{}}]\n", HEAD.replace("/v1", "/v1beta1")),
                 vec![

@@ -22,10 +22,10 @@ fn parse(path: &str, text: &str) -> Result<Value, String> {
     let undecodable = |why: &str| format!("failed decoding file: {path}: {why}");
     let pod: Value = serde_yaml_ng::from_str(text).map_err(|error| undecodable(&error.to_string()))?;
     if pod["apiVersion"] != "v1" || pod["kind"] != "Pod" {
-        return Err(undecodable("it is not a v1 Pod"));
+        return Err(undecodable("not a v1 Pod"));
     }
     if !pod["metadata"].is_object() || !pod["spec"].is_object() {
-        return Err(undecodable("it has no metadata, or no spec"));
+        return Err(undecodable("no metadata or no spec"));
     }
     match pod["spec"]["volumes"].as_array() {
         Some(volumes) if volumes.first().is_some_and(Value::is_object) => Ok(pod),
@@ -46,9 +46,9 @@ mod tests {
         let table = [
             (String::new(), "file was empty: f"),
             ("{".to_owned(), "failed decoding file: f"),
-            (pod.replace("Pod", "Node"), "it is not a v1 Pod"),
-            (pod.replace("v1", "v2"), "it is not a v1 Pod"),
-            (pod.replace("metadata: {namespace: n}", "other: 1"), "it has no metadata"),
+            (pod.replace("Pod", "Node"), "not a v1 Pod"),
+            (pod.replace("v1", "v2"), "not a v1 Pod"),
+            (pod.replace("metadata: {namespace: n}", "other: 1"), "no metadata"),
             (pod.replace("[{name: v}]", "[]"), "pod specification (f): does not contain any volume(s)"),
         ];
         for (text, expected) in table {

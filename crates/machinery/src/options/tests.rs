@@ -217,12 +217,12 @@ fn what_can_not_be_read_is_refused() {
         (&["-x"], "unknown flag -x"),
         (&["--=x"], "\"--=x\" is not a flag"),
         (&["---x"], "\"---x\" is not a flag"),
-        (&["--secure-port"], "--secure-port needs a value (int)"),
-        (&["-v"], "-v needs a value (Level)"),
+        (&["--secure-port"], "--secure-port: missing value (int)"),
+        (&["-v"], "-v: missing value (Level)"),
         (&["foo"], "unexpected argument \"foo\""),
         (&["--leader-elect", "false"], "unexpected argument \"false\""),
         (&["--", "--v=4"], "unexpected argument \"--v=4\""),
-        (&["--leader-elect=yes"], "--leader-elect: \"yes\" is not valid: expected true or false"),
+        (&["--leader-elect=yes"], "--leader-elect: invalid value \"yes\": expected true or false"),
         (&["--concurrent-gc-syncs=abc"], "expected a whole number from -2147483648 to 2147483647"),
         (&["--concurrent-gc-syncs=99999999999"], "expected a whole number"),
         (&["--concurrent-gc-syncs=1__0"], "expected a whole number"),
@@ -304,7 +304,9 @@ fn help_lists_every_flag_by_section() {
     assert!(help.contains("HPAScaleToZero (ALPHA, off)"));
     let joined = help.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        joined.contains("AtomicFIFO (BETA, on; no effect: no queue stands between a watch and its cache)")
+        joined.contains(
+            "AtomicFIFO (BETA, on; no effect: Coxswain has no queue between a watch and its cache)"
+        )
     );
     assert!(
         joined.contains(

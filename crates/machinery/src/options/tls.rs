@@ -67,13 +67,12 @@ impl ServingTls {
             "" | "VersionTLS12" => {}
             "VersionTLS13" => tls.versions.retain(|version| version.version == ProtocolVersion::TLSv1_3),
             old @ ("VersionTLS10" | "VersionTLS11") => {
-                let message =
-                    format!("{old} is no longer safe, and is not spoken: TLS 1.2 is the oldest served");
+                let message = format!("{old} is insecure and not supported; the minimum is TLS 1.2");
                 warnings.push(OptionWarning::new("tls-min-version", message));
             }
             other => errors.push(OptionError::invalid(
                 "tls-min-version",
-                format!("there is no version {other:?}"),
+                format!("unknown TLS version {other:?}"),
                 "VersionTLS12, VersionTLS13",
             )),
         }
@@ -106,7 +105,7 @@ impl ServingTls {
                 let allowed = if near.is_empty() { allowed() } else { near };
                 errors.push(OptionError::invalid(
                     FLAG,
-                    format!("there is no suite {name:?}"),
+                    format!("unknown cipher suite {name:?}"),
                     allowed.join(", "),
                 ));
             }
@@ -120,13 +119,10 @@ impl ServingTls {
         }
         let left_out = left_out.join(", ");
         if chosen.is_empty() && !unknown {
-            let problem = format!("none of the suites is secure enough to be served: {left_out}");
+            let problem = format!("all cipher suites are insecure: {left_out}");
             errors.push(OptionError::invalid(FLAG, problem, allowed().join(", ")));
         } else {
-            warnings.push(OptionWarning::new(
-                FLAG,
-                format!("not secure enough to be served, and left out: {left_out}"),
-            ));
+            warnings.push(OptionWarning::new(FLAG, format!("ignored insecure suites: {left_out}")));
         }
     }
 
@@ -152,7 +148,7 @@ impl ServingTls {
             } else if let Some((_, name)) = LEFT_OUT_GROUPS.iter().find(|(known, _)| known == id) {
                 left_out.push(format!("{id} ({name})"));
             } else {
-                errors.push(OptionError::invalid(FLAG, format!("there is no group {id}"), ALLOWED));
+                errors.push(OptionError::invalid(FLAG, format!("unknown group {id}"), ALLOWED));
             }
         }
         self.groups.retain(|group| chosen.contains(&group.name()));
@@ -161,9 +157,9 @@ impl ServingTls {
         }
         let left_out = left_out.join(", ");
         if chosen.is_empty() && errors.len() == before {
-            errors.push(OptionError::invalid(FLAG, format!("this build has none of {left_out}"), ALLOWED));
+            errors.push(OptionError::invalid(FLAG, format!("unsupported groups {left_out}"), ALLOWED));
         } else {
-            warnings.push(OptionWarning::new(FLAG, format!("not in this build, and left out: {left_out}")));
+            warnings.push(OptionWarning::new(FLAG, format!("ignored unsupported groups: {left_out}")));
         }
     }
 
@@ -242,10 +238,10 @@ mod tests {
         assert_eq!(complete("VersionTLS13", &[], &[]).tls.versions.len(), 1);
         assert_eq!(complete("VersionTLS12", &[], &[]).tls.versions.len(), 2);
         let old = complete("VersionTLS10", &[], &[]);
-        assert!(old.errors.is_empty() && old.warnings[0].contains("TLS 1.2 is the oldest"));
+        assert!(old.errors.is_empty() && old.warnings[0].contains("the minimum is TLS 1.2"));
         assert!(
             complete("TLS12", &[], &[]).errors[0]
-                .contains("--tls-min-version: there is no version \"TLS12\"")
+                .contains("--tls-min-version: unknown TLS version \"TLS12\"")
         );
     }
 
@@ -275,7 +271,7 @@ mod tests {
         assert_eq!(weak.errors.len(), 1);
         assert!(weak.errors[0].contains("TLS_RSA_WITH_RC4_128_SHA, TLS_RSA_WITH_AES_128_CBC_SHA"));
         let absent = complete("", &["TLS_AES_128_CCM_SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"], &[]);
-        assert!(absent.errors[0].contains("there is no suite"), "the original has none either");
+        assert!(absent.errors[0].contains("unknown cipher suite"), "the original has none either");
         let typo = complete("", &["TLS_AES_128_GCM_SHA25"], &[]);
         assert!(typo.errors[0].contains("TLS_AES_128_GCM_SHA256"), "{:?}", typo.errors);
     }
@@ -288,8 +284,8 @@ mod tests {
             chosen.tls.groups.iter().map(|group| group.name()).collect::<Vec<_>>(),
             [NamedGroup::X25519]
         );
-        assert!(complete("", &[], &[99]).errors[0].contains("there is no group 99; allowed: 23 (P-256)"));
-        assert!(complete("", &[], &[-1]).errors[0].contains("there is no group -1"));
+        assert!(complete("", &[], &[99]).errors[0].contains("unknown group 99; allowed: 23 (P-256)"));
+        assert!(complete("", &[], &[-1]).errors[0].contains("unknown group -1"));
         assert!(complete("", &[], &[25]).errors[0].contains("25 (P-521)"));
     }
 }

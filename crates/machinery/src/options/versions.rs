@@ -88,9 +88,9 @@ fn one(
         let (component, text) = value.split_once('=').unwrap_or((COMPONENT, value));
         let allowed = format!("{OLDEST} to {newest}, as MAJOR.MINOR or {COMPONENT}=MAJOR.MINOR, once");
         let problem = match MinorVersion::parse(text) {
-            _ if component != COMPONENT => format!("there is no component {component:?} here"),
+            _ if component != COMPONENT => format!("unknown component {component:?}"),
             None => format!("{text:?} is not a version"),
-            Some(_) if found.is_some() => "it is given more than once".to_owned(),
+            Some(_) if found.is_some() => "set more than once".to_owned(),
             Some(version) if version < OLDEST || version > newest => format!("{version} is out of range"),
             Some(version) => {
                 found = Some(version);

@@ -53,22 +53,26 @@ impl QueueMetrics {
         )?;
         Ok(Self {
             adds: registrar.counters("workqueue_adds_total", "Keys added to a work queue.", &["name"])?,
-            depth: registrar.int_gauges("workqueue_depth", "Keys waiting in a work queue.", &["name"])?,
+            depth: registrar.int_gauges(
+                "workqueue_depth",
+                "Number of keys waiting in a work queue.",
+                &["name"],
+            )?,
             waited: registrar.histograms(
                 "workqueue_queue_duration_seconds",
-                "How long keys waited in a work queue until they were taken, in seconds.",
+                "Time that keys waited in a work queue in seconds.",
                 &["name"],
                 buckets(),
             )?,
             worked: registrar.traced_histograms(
                 "workqueue_work_duration_seconds",
-                "How long keys from a work queue were worked on, in seconds.",
+                "Time to process a key from a work queue in seconds.",
                 &["name"],
                 buckets(),
             )?,
             retries: registrar.counters(
                 "workqueue_retries_total",
-                "Keys added to a work queue for later.",
+                "Delayed additions of keys to a work queue.",
                 &["name"],
             )?,
             running,
@@ -129,11 +133,11 @@ impl Running {
         Ok(Self {
             unfinished: gauges(
                 "workqueue_unfinished_work_seconds",
-                "The sum of the time for which keys from a work queue are being worked on, in seconds.",
+                "Sum of the processing times of the keys in progress in seconds.",
             )?,
             longest: gauges(
                 "workqueue_longest_running_processor_seconds",
-                "For how long the key that was taken first is being worked on, in seconds.",
+                "Processing time of the longest-running key in seconds.",
             )?,
             queues: Mutex::new(Vec::new()),
         })

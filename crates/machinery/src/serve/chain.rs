@@ -78,7 +78,7 @@ impl Chain {
             Ok(user) => {
                 let known = !user.is_anonymous();
                 if known && !seat.identify(&user.name) {
-                    let message = HeaderValue::from_static("too many busy connections of this user");
+                    let message = HeaderValue::from_static("too many busy connections for this user");
                     return Answer { response: refused_call(GRPC_RESOURCE_EXHAUSTED, message), known };
                 }
                 parts.extensions.insert(user);
@@ -88,7 +88,7 @@ impl Chain {
             Err(reason) => {
                 if let Some(left_out) = self.refusals.next() {
                     let path = quoted(parts.uri.path());
-                    tracing::warn!(path, %reason, left_out, "call not authenticated");
+                    tracing::warn!(path, %reason, left_out, "Call not authenticated");
                 }
                 let message = HeaderValue::from_static("Unauthorized");
                 Answer { response: refused_call(GRPC_UNAUTHENTICATED, message), known: false }
@@ -112,7 +112,7 @@ impl Chain {
             user = user.as_ref().map(|user| user.name.as_str()),
             code = response.status().as_u16(),
             took = ?begun.elapsed(),
-            "request"
+            "Served a request"
         );
         Answer { response, known }
     }
@@ -138,7 +138,7 @@ impl Chain {
             Ok(user) => user,
             Err(reason) => {
                 if let Some(left_out) = self.refusals.next() {
-                    tracing::warn!(path = quoted(&path), %reason, left_out, "request not authenticated");
+                    tracing::warn!(path = quoted(&path), %reason, left_out, "Request not authenticated");
                 }
                 return (unauthorized(hints), path, None);
             }
@@ -168,7 +168,7 @@ impl Chain {
             Err(error) => {
                 if let Some(left_out) = self.refusals.next() {
                     let (path, user) = (quoted(&path), quoted(&user.name));
-                    tracing::error!(path, user, %error, left_out, "request not authorized: no answer");
+                    tracing::error!(path, user, %error, left_out, "Failed to authorize a request");
                 }
                 let message = format!("Internal Server Error: {path:?}: {error}\n");
                 text(StatusCode::INTERNAL_SERVER_ERROR, message)
@@ -206,8 +206,11 @@ async fn run(handler: &PageHandler, request: Request<RequestBody>) -> Response<A
     match AssertUnwindSafe(answer).catch_unwind().await {
         Ok(response) => response,
         Err(_panic) => {
-            tracing::error!(path, "the handler of a request panicked");
-            text(StatusCode::INTERNAL_SERVER_ERROR, "This request met a defect in the server; see its log.\n")
+            tracing::error!(path, "A request handler panicked");
+            text(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "internal error: the request handler panicked; see the server log\n",
+            )
         }
     }
 }
@@ -222,7 +225,7 @@ fn strip_body(response: &mut Response<AnswerBody>) {
 
 /// The request's body was not there in time.
 #[derive(Debug, thiserror::Error)]
-#[error("the request's body was not there within {0:?}")]
+#[error("read request body: timed out after {0:?}")]
 struct BodyTimeout(Duration);
 
 /// A body whose end must come within a time from the first look at it.

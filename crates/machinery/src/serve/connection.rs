@@ -65,7 +65,7 @@ pub(super) async fn serve(connection: Connection, shutdown: CancellationToken) {
     let (peer, cut) = (connection.peer, connection.seat.cut());
     tokio::select! {
         biased;
-        () = cut.cancelled() => tracing::debug!(%peer, "connection made room for another"),
+        () = cut.cancelled() => tracing::debug!(%peer, "Closed a connection to accept another one"),
         () = attend(connection, shutdown) => {}
     }
 }
@@ -85,14 +85,14 @@ async fn attend(connection: Connection, shutdown: CancellationToken) {
         () = shutdown.cancelled() => return,
         result = handshake => match result {
             Ok(Ok(Some(stream))) => stream,
-            Ok(Ok(None)) => return tracing::debug!(%peer, "plain HTTP on the secure port"),
+            Ok(Ok(None)) => return tracing::debug!(%peer, "Received plain HTTP on the secure port"),
             Ok(Err(error)) => return tracing::debug!(%peer, %error, "TLS handshake failed"),
-            Err(_elapsed) => return tracing::debug!(%peer, "TLS handshake took too long"),
+            Err(_elapsed) => return tracing::debug!(%peer, "TLS handshake timed out"),
         },
     };
     let chain = Attended { chain, peer: PeerAddress(peer) };
     if let Err(error) = carry(stream, chain, limits, max_streams, seat, shutdown).await {
-        tracing::debug!(%peer, %error, "connection ended in an error");
+        tracing::debug!(%peer, %error, "Connection failed");
     }
 }
 

@@ -17,7 +17,7 @@ pub enum ServeError {
         source: io::Error,
     },
     /// A file that flags name cannot be read.
-    #[error("{what} {}: {source}", path.display())]
+    #[error("read {what} {}: {source}", path.display())]
     Read {
         /// What the file is, by its flag.
         what: &'static str,
@@ -47,16 +47,15 @@ pub enum ServeError {
     Pattern(String),
     /// The cluster's authentication configuration cannot be had.
     #[error(
-        "cannot read the ConfigMap kube-system/extension-apiserver-authentication for the certificate authorities \
-         not given by flags: {0}; give --client-ca-file and --requestheader-client-ca-file, or bind the role \
-         extension-apiserver-authentication-reader of kube-system to this identity, or set \
-         --authentication-tolerate-lookup-failure or --authentication-skip-lookup"
+        "read ConfigMap kube-system/extension-apiserver-authentication: {0}; set --client-ca-file and \
+         --requestheader-client-ca-file, or bind the role extension-apiserver-authentication-reader in kube-system \
+         to this user, or set --authentication-tolerate-lookup-failure or --authentication-skip-lookup"
     )]
     Lookup(String),
     /// TLS refuses the configuration as a whole.
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
     /// The system has no randomness to give.
-    #[error("no randomness for the caches' keys")]
+    #[error("read random bytes for the cache keys: the system has none")]
     Random,
 }

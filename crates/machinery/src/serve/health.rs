@@ -245,7 +245,7 @@ impl HealthRegistry {
         }
         let endpoint = probe.name();
         if !failed.is_empty() {
-            tracing::warn!(endpoint, failed = failed.join("; "), "health check failed");
+            tracing::warn!(endpoint, failed = failed.join("; "), "Health check failed");
             return HealthReport { passed: false, text: format!("{lines}{endpoint} check failed\n") };
         }
         let text = match detail {

@@ -31,7 +31,7 @@ const PROVEN_MOST: usize = 4096;
 
 /// A review that is not made because there are too many.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("too many reviews wait for the API server")]
+#[error("too many pending reviews at the API server")]
 struct Crowded;
 
 fn crowded() -> ApiError {

@@ -112,7 +112,8 @@ impl Reloader {
             tracing::warn!(
                 port,
                 %expired_at,
-                "A serving certificate has expired: clients that verify it cannot connect. Replace its files: they are read every minute"
+                "A serving certificate has expired; clients that verify it cannot connect. Replace its files; they \
+                 are read every minute"
             );
         }
     }
@@ -157,17 +158,19 @@ impl Reloader {
         for file in &self.files {
             match self.look(file).await {
                 Ok(true) => {
-                    tracing::info!(flag = file.what, path = %file.path.display(), "reloaded");
+                    tracing::info!(flag = file.what, path = %file.path.display(), "Reloaded a file");
                     authorities_changed |= matches!(file.used, Use::Authorities(_));
                 }
                 Ok(false) => {}
-                Err(error) => tracing::error!(%error, "rotated file is of no use; what was in force stays"),
+                Err(error) => {
+                    tracing::error!(%error, "Failed to load a rotated file; keeping the previous content")
+                }
             }
         }
         if let Some(renewal) = &self.renewal
             && let Err(error) = renewal.turn(&self.certs, &self.provider).await
         {
-            tracing::error!(%error, "Failed to make a new serving certificate; keeping the old one");
+            tracing::error!(%error, "Failed to create a new serving certificate; keeping the previous one");
         }
         if let Some(signed) = &self.signed {
             signed.turn(&self.certs, &self.provider).await;
@@ -177,13 +180,13 @@ impl Reloader {
                 Ok(changed) => authorities_changed |= changed,
                 Err(error) => tracing::warn!(
                     %error,
-                    "cannot read the cluster's authentication configuration; what was in force stays"
+                    "Failed to read the cluster's authentication configuration; keeping the previous one"
                 ),
             }
         }
         self.report_expiry();
         if authorities_changed && let Err(error) = tls.set_hints(self.hints()) {
-            tracing::error!(%error, "cannot name the new certificate authorities to clients");
+            tracing::error!(%error, "Failed to announce the new client CAs in TLS handshakes");
         }
     }
 

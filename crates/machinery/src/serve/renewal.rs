@@ -65,7 +65,7 @@ impl Renewal {
             let certified = tls::certified_key(cert.as_bytes(), key.as_bytes(), provider);
             certs.replace(0, certified.map_err(ServeError::SelfSigned)?);
             self.follow(cert.as_bytes());
-            tracing::info!("Made a new self-signed serving certificate");
+            tracing::info!("Created a new self-signed serving certificate");
             return Ok(());
         };
         if !tls::is_self_made(&old.cert) {
@@ -76,7 +76,7 @@ impl Renewal {
         let keep_old = |error: &std::io::Error| {
             let is_valid = is_valid(leaf, now);
             if is_valid && !self.has_failed.swap(true, Ordering::Relaxed) {
-                tracing::warn!(%path, %error, "Failed to write the renewed serving certificate; serving the old one while it is valid");
+                tracing::warn!(%path, %error, "Failed to write the renewed serving certificate; serving the previous one while it is valid");
             }
             is_valid
         };
@@ -121,7 +121,7 @@ async fn check_own_pair(
     if tls::is_self_made(&held.cert) && held.key.public_key() == served.key.public_key() {
         Ok(())
     } else {
-        Err(std::io::Error::other("the files hold another certificate than the served one"))
+        Err(std::io::Error::other("the files have another certificate than the served one"))
     }
 }
 

@@ -213,7 +213,10 @@ impl Reviews for ApiReviews {
             let answer: Answer<AccessReviewStatus> = with_retries(ask, RequestPath::ACCESS_REVIEWS).await?;
             let status = answer.status;
             if !status.evaluation_error.is_empty() {
-                tracing::debug!(error = status.evaluation_error, "access review met an error");
+                tracing::debug!(
+                    error = status.evaluation_error,
+                    "An access review returned an evaluation error"
+                );
             }
             let AccessReviewStatus { allowed, denied, reason, .. } = status;
             Ok(Access { allowed: allowed && !denied, denied, reason })

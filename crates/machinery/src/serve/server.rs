@@ -180,7 +180,7 @@ impl SecureServer {
     /// Serves until `shutdown`, then lets requests in flight end for as long as the options grant, and returns when
     /// every connection is closed.
     pub async fn run(self, shutdown: CancellationToken) {
-        tracing::info!(address = %self.address, "serving securely");
+        tracing::info!(address = %self.address, "Serving HTTPS");
         let Self { listener, tls, chain, reloader, options, .. } = self;
         let reloads = keep_reloading(&reloader, &tls, &options);
         let mut connections = tokio::select! {
@@ -193,11 +193,11 @@ impl SecureServer {
         if drained.await.is_err() {
             tracing::warn!(
                 connections = connections.len(),
-                "requests were cut off at the end of the grace period"
+                "Closed connections with open requests at the end of the grace period"
             );
             connections.shutdown().await;
         }
-        tracing::info!("the secure port is closed");
+        tracing::info!("Closed the secure port");
     }
 }
 
@@ -225,7 +225,7 @@ impl Handshakes {
         let aside = self.0.get_or_init(|| match Threads::Own.one(HANDSHAKES) {
             Ok(aside) => Some(aside),
             Err(error) => {
-                tracing::warn!(%error, "Failed to start a thread for handshakes; the thread of the port carries them out");
+                tracing::warn!(%error, "Failed to start a thread for TLS handshakes; using the listener thread");
                 None
             }
         });
@@ -251,13 +251,13 @@ async fn accept(
             () = shutdown.cancelled() => return connections,
             Some(ended) = connections.join_next() => {
                 if let Err(error) = ended {
-                    tracing::error!(%error, "a connection's task failed");
+                    tracing::error!(%error, "A connection task failed");
                 }
             }
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => {
                     let Some(seat) = seats.take(peer.ip()) else {
-                        tracing::debug!(%peer, "there is no place for a connection");
+                        tracing::debug!(%peer, "Rejected a connection because of the connection limit");
                         continue;
                     };
                     let connection = Connection {
@@ -274,7 +274,7 @@ async fn accept(
                 }
                 Err(error) => {
                     // Out of file descriptors, most likely: that passes, and must not become a busy loop.
-                    tracing::warn!(%error, "cannot accept a connection");
+                    tracing::warn!(%error, "Failed to accept a connection");
                     sleep(std::time::Duration::from_millis(100)).await;
                 }
             },
@@ -361,7 +361,7 @@ async fn load_certs(
     if let Some(renewal) = &renewal
         && let Err(error) = renewal.turn(&certs, provider).await
     {
-        tracing::error!(%error, "Failed to make a new serving certificate; keeping the old one");
+        tracing::error!(%error, "Failed to create a new serving certificate; keeping the previous one");
     }
     let authority =
         renewal.as_ref().map_or_else(|| latest::Sender::new(None).subscribe(), Renewal::authority);
@@ -406,8 +406,8 @@ impl Trust {
             tracing::warn!(
                 client_certificates = trust.client_ca.is_some(),
                 request_headers = trust.request_header.is_some(),
-                "no client for the cluster's authentication configuration (--authentication-kubeconfig): certificate \
-                 authorities that no flag names are not looked up, nor are bearer tokens"
+                "No client for the cluster's authentication configuration (--authentication-kubeconfig); using only \
+                 the CAs set by flags and rejecting bearer tokens"
             );
             return Ok(trust);
         };
@@ -430,8 +430,8 @@ impl Trust {
             Ok(_) => {}
             Err(error) if authentication.tolerate_lookup_failure => tracing::warn!(
                 %error,
-                "cannot read the cluster's authentication configuration; going on without it, which may treat every \
-                 request as anonymous (--authentication-tolerate-lookup-failure)"
+                "Failed to read the cluster's authentication configuration; continuing without it \
+                 (--authentication-tolerate-lookup-failure), so requests may be anonymous"
             ),
             Err(error) => return Err(ServeError::Lookup(error.to_string())),
         }

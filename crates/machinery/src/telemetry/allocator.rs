@@ -14,27 +14,19 @@ use super::registry::Registry;
 type Read = fn() -> tikv_jemalloc_ctl::Result<usize>;
 
 const FIGURES: [(&str, &str, Read); 5] = [
-    (
-        "coxswain_allocator_allocated_bytes",
-        "Bytes that the process has asked for and not given back.",
-        || stats::allocated::read(),
-    ),
-    ("coxswain_allocator_active_bytes", "Bytes of the pages that hold what is allocated.", || {
-        stats::active::read()
-    }),
-    ("coxswain_allocator_metadata_bytes", "Bytes that the allocator needs for its own books.", || {
+    ("coxswain_allocator_allocated_bytes", "Allocated memory in bytes.", || stats::allocated::read()),
+    ("coxswain_allocator_active_bytes", "Memory in active pages in bytes.", || stats::active::read()),
+    ("coxswain_allocator_metadata_bytes", "Memory for the allocator's metadata in bytes.", || {
         stats::metadata::read()
     }),
     (
         "coxswain_allocator_resident_bytes",
-        "Bytes of memory that the allocator has in use: active pages, its books, and pages that it has not given back yet.",
+        "Resident memory of the allocator in bytes: active pages, metadata and pages not yet returned to the system.",
         || stats::resident::read(),
     ),
-    (
-        "coxswain_allocator_retained_bytes",
-        "Bytes of addresses that are kept without memory behind them.",
-        || stats::retained::read(),
-    ),
+    ("coxswain_allocator_retained_bytes", "Retained virtual address space without memory in bytes.", || {
+        stats::retained::read()
+    }),
 ];
 
 /// The collector of `coxswain_allocator_*`.
@@ -62,7 +54,7 @@ impl Collector for AllocatorMetrics {
     fn collect(&self) -> Vec<MetricFamily> {
         // The figures are those of the last epoch.
         if let Err(error) = epoch::advance() {
-            tracing::debug!(%error, "the allocator's figures can't be renewed");
+            tracing::debug!(%error, "Failed to refresh the allocator statistics");
         }
         let figure = |(gauge, read): &(IntGauge, Read)| match read() {
             Ok(bytes) => {
@@ -70,7 +62,7 @@ impl Collector for AllocatorMetrics {
                 gauge.collect()
             }
             Err(error) => {
-                tracing::debug!(%error, "a figure of the allocator can't be read");
+                tracing::debug!(%error, "Failed to read an allocator statistic");
                 Vec::new()
             }
         };

@@ -33,7 +33,7 @@ impl BuildInfo {
     pub fn register(&self, registry: &Registry) -> Result<(), MetricsError> {
         let gauge = Registrar::new(registry).gauges(
             "kubernetes_build_info",
-            "Always 1; the labels say what was built, from what and with what.",
+            "Build information; always 1, with the details as labels.",
             &[
                 "build_date",
                 "compiler",
@@ -81,7 +81,7 @@ impl VersionInfo {
     pub fn register(&self, registry: &Registry) -> Result<(), MetricsError> {
         let gauge = Registrar::new(registry).gauges(
             "version_info",
-            "Always 1; the labels give the binary, emulated and lowest compatible version of a component.",
+            "Versions of a component; always 1, with the binary, emulated and minimum compatible version as labels.",
             &["binary", "component", "emulation", "min_compat"],
         )?;
         gauge.with_label_values(&[&self.binary, &self.component, &self.emulation, &self.min_compat]).set(1.0);
@@ -109,7 +109,7 @@ impl FeatureStates {
     pub fn register(registry: &Registry) -> Result<Self, MetricsError> {
         let gauge = Registrar::new(registry).gauges(
             "kubernetes_feature_enabled",
-            "Whether a feature gate is on (1) or off (0), with the stage it is in.",
+            "State of a feature gate, by stage: 1 if enabled, 0 if disabled.",
             &["name", "stage"],
         )?;
         Ok(Self(gauge))
@@ -135,12 +135,12 @@ impl ManagerMetrics {
         Ok(Self {
             running: registrar.int_gauges(
                 "running_managed_controllers",
-                "Whether a controller runs (1) in this manager or not (0).",
+                "State of a controller in this manager: 1 if running, 0 if not.",
                 &["manager", "name"],
             )?,
             leading: registrar.int_gauges(
                 "leader_election_master_status",
-                "Whether this process holds the lock of this name (1) or is a candidate for it (0).",
+                "Leadership by Lease name: 1 if this process is the leader, 0 if it is a candidate.",
                 &["name"],
             )?,
         })

@@ -22,28 +22,28 @@ struct Row(&'static str, MetricType, &'static str);
 const CPU: Row = Row(
     "process_cpu_seconds_total",
     MetricType::COUNTER,
-    "Processor time used, user and system, in seconds.",
+    "User and system CPU time of the process in seconds.",
 );
-const MAX_FDS: Row = Row("process_max_fds", MetricType::GAUGE, "Most file descriptors that may be open.");
+const MAX_FDS: Row = Row("process_max_fds", MetricType::GAUGE, "Maximum number of open file descriptors.");
 const RECEIVED: Row = Row(
     "process_network_receive_bytes_total",
     MetricType::COUNTER,
-    "Bytes that the process' network namespace has received over IP.",
+    "IP traffic received by the network namespace of the process in bytes.",
 );
 const SENT: Row = Row(
     "process_network_transmit_bytes_total",
     MetricType::COUNTER,
-    "Bytes that the process' network namespace has sent over IP.",
+    "IP traffic sent by the network namespace of the process in bytes.",
 );
-const OPEN_FDS: Row = Row("process_open_fds", MetricType::GAUGE, "Open file descriptors.");
+const OPEN_FDS: Row = Row("process_open_fds", MetricType::GAUGE, "Number of open file descriptors.");
 const RSS: Row = Row("process_resident_memory_bytes", MetricType::GAUGE, "Resident memory in bytes.");
 const START: Row =
-    Row("process_start_time_seconds", MetricType::GAUGE, "When the process started, in seconds since 1970.");
+    Row("process_start_time_seconds", MetricType::GAUGE, "Start time of the process in seconds since 1970.");
 const VSIZE: Row = Row("process_virtual_memory_bytes", MetricType::GAUGE, "Virtual memory in bytes.");
 const MAX_VSIZE: Row = Row(
     "process_virtual_memory_max_bytes",
     MetricType::GAUGE,
-    "Most virtual memory that may be used, in bytes; 2^64 when there is no limit.",
+    "Maximum virtual memory of the process in bytes; 2^64 without a limit.",
 );
 
 static ROWS: [Row; 9] = [CPU, MAX_FDS, RECEIVED, SENT, OPEN_FDS, RSS, START, VSIZE, MAX_VSIZE];
@@ -87,7 +87,7 @@ impl ProcessMetrics {
         match fs::read_to_string(self.proc.join(file)) {
             Ok(text) => Some(text),
             Err(error) => {
-                tracing::debug!(file, %error, "a process metric cannot be read");
+                tracing::debug!(file, %error, "Failed to read a process metric");
                 None
             }
         }

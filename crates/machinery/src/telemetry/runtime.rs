@@ -43,25 +43,22 @@ impl RuntimeMetrics {
             gauges.map_err(|error| MetricsError::new(name, error))
         };
         let busy = "coxswain_runtime_busy_seconds_total";
-        let opts = Opts::new(
-            busy,
-            "Time that the worker threads of a runtime were busy, in seconds, of all together.",
-        );
+        let opts = Opts::new(busy, "Total busy time of all worker threads of a runtime in seconds.");
         let registrar = Registrar::new(registry);
         let lateness = registrar.histograms(
             "coxswain_runtime_lateness_seconds",
-            "How late a runtime took up a task that was due, tried four times a second: for how long other tasks hold its worker threads.",
+            "Delay between the due time of a probe task and its execution in seconds, measured 4 times per second.",
             &["runtime"],
             LATENESS_BUCKETS.to_vec(),
         )?;
         let metrics = Self(Arc::new(Inner {
             runtimes: Mutex::default(),
             probes: Mutex::default(),
-            workers: gauges("coxswain_runtime_workers", "Worker threads of a runtime.")?,
-            tasks: gauges("coxswain_runtime_alive_tasks", "Tasks of a runtime that have not ended.")?,
+            workers: gauges("coxswain_runtime_workers", "Number of worker threads of a runtime.")?,
+            tasks: gauges("coxswain_runtime_alive_tasks", "Number of unfinished tasks of a runtime.")?,
             queued: gauges(
                 "coxswain_runtime_global_queue_depth",
-                "Tasks of a runtime that are ready and that no worker thread has taken up yet.",
+                "Number of ready tasks that wait for a worker thread of a runtime.",
             )?,
             busy: CounterVec::new(opts, &["runtime"]).map_err(|error| MetricsError::new(busy, error))?,
             lateness,

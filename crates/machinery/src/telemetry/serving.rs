@@ -56,12 +56,12 @@ impl ReviewMetrics {
         Ok(Self {
             requests: registrar.counters(
                 &format!("apiserver_delegated_{name}_request_total"),
-                &format!("{what} by the HTTP status of the answer, \"<error>\" where there was none."),
+                &format!("{what}, by HTTP status of the response; \"<error>\" without a response."),
                 &["code"],
             )?,
             time: registrar.histograms(
                 &format!("apiserver_delegated_{name}_request_duration_seconds"),
-                &format!("Time that {what} took, by the HTTP status of the answer."),
+                &format!("Duration of {what} in seconds, by HTTP status of the response."),
                 &["code"],
                 vec![0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0],
             )?,
@@ -90,23 +90,23 @@ impl TokenCacheMetrics {
         let metrics = Self {
             requests: registrar.counters(
                 "authentication_token_cache_request_total",
-                "Requests with a token, by whether it was remembered (hit) or not (miss).",
+                "Token cache lookups, by result: hit or miss.",
                 &["status"],
             )?,
             time: registrar.histograms(
                 "authentication_token_cache_request_duration_seconds",
-                "Time until it was known whose a token is, by whether it was remembered (hit) or not (miss).",
+                "Duration of token authentication in seconds, by result of the cache lookup: hit or miss.",
                 &["status"],
                 vec![0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0],
             )?,
             fetches: registrar.counters(
                 "authentication_token_cache_fetch_total",
-                "Tokens that were asked about, by whether it was found out whose they are (ok) or not (error).",
+                "TokenReviews sent for the token cache, by result: ok or error.",
                 &["status"],
             )?,
             active: registrar.int_gauges(
                 "authentication_token_cache_active_fetch_count",
-                "Tokens that are being asked about (in_flight), and requests that wait for that (blocked).",
+                "Number of TokenReviews in flight (in_flight) and of requests waiting for one (blocked).",
                 &["status"],
             )?,
         };
@@ -146,44 +146,45 @@ impl ServeMetrics {
         Ok(Self {
             users: registrar.counters(
                 "authenticated_user_requests",
-                "Authenticated requests by user name; all but a few well-known names are counted as \"other\".",
+                "Authenticated requests, by user name; names other than a few well-known ones are counted as \
+                 \"other\".",
                 &["username"],
             )?,
             authentications: registrar.counters(
                 "authentication_attempts",
-                "Requests by the result of their authentication: success, failure or error.",
+                "Authentication attempts, by result: success, failure or error.",
                 &["result"],
             )?,
             authentication_time: registrar.histograms(
                 "authentication_duration_seconds",
-                "Time that authentication took, by its result.",
+                "Duration of authentication in seconds, by result.",
                 &["result"],
                 buckets(),
             )?,
             authorizations: registrar.counters(
                 "authorization_attempts_total",
-                "Requests by the result of their authorization: allowed, no-opinion, denied or error.",
+                "Authorization attempts, by result: allowed, no-opinion, denied or error.",
                 &["result"],
             )?,
             authorization_time: registrar.histograms(
                 "authorization_duration_seconds",
-                "Time that authorization took, by its result.",
+                "Duration of authorization in seconds, by result.",
                 &["result"],
                 buckets(),
             )?,
             certificates: registrar.histogram(
                 "apiserver_client_certificate_expiration_seconds",
-                "Time for which the certificates of clients were still valid when they came.",
+                "Remaining lifetime of client certificates at the time of the request in seconds.",
                 VALID_FOR.to_vec(),
             )?,
             serving_certificates: registrar.int_gauges(
                 "coxswain_serving_certificate_not_after_seconds",
-                "Time at which the first serving certificate of a port expires, in seconds since 1970.",
+                "Expiry of the first serving certificate of a port in seconds since 1970.",
                 &["port"],
             )?,
             client_cas: registrar.int_gauges(
                 "coxswain_client_ca_not_after_seconds",
-                "Time at which the next CA of a bundle that verifies clients expires, in seconds since 1970, by source.",
+                "Earliest expiry of a client CA in seconds since 1970, by source.",
                 &["source"],
             )?,
             delegated_authentication: ReviewMetrics::register(registrar, "authn", "TokenReviews")?,

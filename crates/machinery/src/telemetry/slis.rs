@@ -57,12 +57,12 @@ impl SliMetrics {
         ProcessMetrics::register_start(&registry)?;
         let last = registrar.int_gauges(
             "kubernetes_healthcheck",
-            "The last result of a health check: 1 for success, 0 for anything else.",
+            "Last result of a health check: 1 for success, 0 otherwise.",
             &["name", "type"],
         )?;
         let total = registrar.counters(
             "kubernetes_healthchecks_total",
-            "Results of health checks.",
+            "Health check results.",
             &["name", "status", "type"],
         )?;
         Ok(Self { registry, last, total, held: Arc::default() })

@@ -230,19 +230,19 @@ fn signing_failed() -> rustls::Error {
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// There is no certificate.
-    #[error("there is no certificate")]
+    #[error("no certificate")]
     Empty,
     /// The key has another type, or it is malformed.
-    #[error("the private key is unreadable or of an unsupported kind: use {TLS_KEYS}")]
+    #[error("the private key is invalid or unsupported; supported: {TLS_KEYS}")]
     Kind,
     /// The key is too small or too large.
-    #[error("the private key has {0} bits: use {TLS_KEYS}")]
+    #[error("the private key has {0} bits; supported: {TLS_KEYS}")]
     RsaSize(usize),
     /// The certificate cannot be read.
     #[error("certificate: {0}")]
     Certificate(#[from] Malformed),
     /// The key is that of another certificate.
-    #[error("the private key does not belong to the certificate")]
+    #[error("the private key does not match the certificate")]
     Mismatch,
 }
 

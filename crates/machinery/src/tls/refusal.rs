@@ -14,9 +14,9 @@ pub(super) enum Refusal {
     Malformed(Malformed),
     #[error("a critical extension is not supported")]
     CriticalExtension,
-    #[error("its issuer may not sign certificates")]
+    #[error("the issuer is not allowed to sign certificates")]
     Issuer,
-    #[error("more intermediates than its CA allows")]
+    #[error("more intermediate certificates than the CA allows")]
     PathLength,
     #[error("a certificate of X.509 version 1 must be signed directly by a CA certificate of the bundle")]
     VersionOne,
@@ -28,13 +28,15 @@ pub(super) enum Refusal {
         "a certificate with CA:TRUE of a server or client must be in the CA bundle, or signed directly by another CA certificate of the bundle"
     )]
     Ca,
-    #[error("rules about policies are not supported")]
+    #[error("policy constraints are not supported")]
     Policies,
-    #[error("its CA constrains names, and it has an email address, a URI or an odd DNS name")]
+    #[error(
+        "the CA has name constraints, which are not supported for email addresses, URIs and unusual DNS names"
+    )]
     Names,
-    #[error("{0} intermediates are presented, more than 8")]
+    #[error("{0} intermediate certificates presented; the limit is 8")]
     TooMany(usize),
-    #[error("its CA certificate: {0}")]
+    #[error("CA certificate: {0}")]
     Authority(String),
     #[error("{0}")]
     Other(webpki::Error),

@@ -73,7 +73,7 @@ impl ExtendedKeyUsageValidator for Purpose {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RootError {
     /// There is none.
-    #[error("it holds no PEM certificate")]
+    #[error("the file has no PEM certificate")]
     Empty,
     /// One is unreadable, by its index.
     #[error("certificate {0}: {1}")]
@@ -117,7 +117,7 @@ impl Root {
             return Err(Refusal::Issuer);
         }
         if !purpose.is_allowed(&certificate.extensions) {
-            return Err(Refusal::Authority("it is for another purpose".to_owned()));
+            return Err(Refusal::Authority("not valid for this key usage".to_owned()));
         }
         Ok(certificate)
     }

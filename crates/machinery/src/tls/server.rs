@@ -62,7 +62,7 @@ fn read(path: &Path) -> Result<Roots, String> {
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
     let certificates = certificates.map_err(|error| error.to_string())?;
     if certificates.is_empty() {
-        return Err("the file holds no PEM certificate".to_owned());
+        return Err("the file has no PEM certificate".to_owned());
     }
     Roots::from_readable(certificates).map_err(|error| error.to_string())
 }

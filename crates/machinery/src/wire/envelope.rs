@@ -75,7 +75,7 @@ pub const ENVELOPE_MAGIC: &[u8; 4] = b"k8s\0";
 pub fn unwrap_envelope(bytes: &Bytes) -> Result<Bytes, WireError> {
     let rest = bytes
         .strip_prefix(ENVELOPE_MAGIC.as_slice())
-        .ok_or_else(|| WireError::new("the k8s magic is missing"))?;
+        .ok_or_else(|| WireError::new("missing k8s magic bytes"))?;
     let mut reader = Reader::new(rest);
     let mut raw: &[u8] = &[];
     while let Some((number, value)) = reader.next_field()? {

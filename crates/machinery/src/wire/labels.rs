@@ -105,7 +105,7 @@ impl Labels {
         let start = (entry.as_ptr() as usize).wrapping_sub(source.buffer.as_ptr() as usize);
         let place = start..start.wrapping_add(entry.len());
         if source.buffer.get(place.clone()).is_none() {
-            return Err(WireError::new("a map entry lies outside of the buffer"));
+            return Err(WireError::new("a map entry is outside of the buffer"));
         }
         match &mut self.0 {
             Pairs::Growing(places) => places.get_or_insert_default().push(place),

@@ -135,12 +135,12 @@ impl<'a> Reader<'a> {
                 return Ok(value);
             }
         }
-        Err(WireError::new("varint is cut short or too long"))
+        Err(WireError::new("varint is truncated or too long"))
     }
 
     fn take(&mut self, length: usize) -> Result<&'a [u8], WireError> {
         let (taken, rest) =
-            self.rest.split_at_checked(length).ok_or_else(|| WireError::new("value is cut short"))?;
+            self.rest.split_at_checked(length).ok_or_else(|| WireError::new("value is truncated"))?;
         self.rest = rest;
         Ok(taken)
     }

@@ -168,7 +168,7 @@ fn varint_size(value: u64) -> usize {
 /// Makes the edits of one run.
 fn apply(message: &[u8], run: &[Edit], path: &[u32]) -> Result<Vec<u8>, WireError> {
     let Some((&field, deeper)) = path.split_first() else {
-        return Err(WireError::new("an edit has an empty path"));
+        return Err(WireError::new("empty path of an edit"));
     };
     if deeper.is_empty() {
         return match run {

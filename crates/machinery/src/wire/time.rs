@@ -34,7 +34,7 @@ pub struct WallTime {
 
 /// A text that is no time of RFC 3339 as the API server reads it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no time by RFC 3339")]
+#[error("{0:?} is not an RFC 3339 time")]
 pub struct MalformedTime(String);
 
 impl MalformedTime {

@@ -453,7 +453,7 @@ impl Field for Option<IntOrString> {
     fn merge(&mut self, value: Value<'_>, source: Source<'_>) -> Result<(), WireError> {
         if self.is_some() {
             // Go merges both.
-            return Err(WireError::new("a number or string occurs twice"));
+            return Err(WireError::new("duplicate number or string"));
         }
         let mut wire = WireIntOrString::default();
         wire.merge(value, source)?;

@@ -92,7 +92,7 @@ impl<'a> Extensions<'a> {
             }
             let extension = Extension::read(each.content)?;
             if !seen.insert(extension.identifier) {
-                return Err(Malformed("extensions: one is there twice"));
+                return Err(Malformed("duplicate extension"));
             }
             let is_handled = found.add(&extension)?;
             found.has_unknown |= extension.is_critical && !is_handled;

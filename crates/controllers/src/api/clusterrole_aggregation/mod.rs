@@ -36,7 +36,7 @@ const WORKERS: i32 = 5;
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "clusterrole-aggregation-controller",
     aliases: &["clusterrole-aggregation"],
-    description: "Fills aggregated ClusterRoles with the rules of those that they select.",
+    description: "Fills aggregated ClusterRoles with the rules of the ClusterRoles that they select.",
     gates: &[],
     default: DefaultState::On,
     cloud: false,

@@ -75,11 +75,11 @@ pub(super) fn reasons(view: &View) -> Vec<String> {
     };
     let rules = count(wanted.len(), "different rule");
     let what = if wanted.iter().copied().eq(&view.role.rules) {
-        "the role has exactly these".to_owned()
+        "the role already has exactly these".to_owned()
     } else if wanted.is_empty() {
-        "its rules that came from others are taken out".to_owned()
+        "the role's rules are removed".to_owned()
     } else {
-        "they take the place of those that it has".to_owned()
+        "they replace the role's rules".to_owned()
     };
-    vec![format!("The aggregationRule selects {roles} with {rules} in all: {what}.")]
+    vec![format!("The aggregationRule selects {roles} with {rules} in total: {what}.")]
 }

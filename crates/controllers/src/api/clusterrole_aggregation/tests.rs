@@ -250,19 +250,22 @@ fn a_role_says_why_it_has_its_rules() {
     assert_eq!(
         reasons(&[a.clone(), sum(&[])]),
         [
-            "The aggregationRule selects 1 ClusterRole (a) with 1 different rule in all: they take the place of those that it has."
+            "The aggregationRule selects 1 ClusterRole (a) with 1 different rule in total: they replace the role's \
+             rules."
         ]
     );
     assert_eq!(
         reasons(&[a, sum(std::slice::from_ref(&get))]),
         [
-            "The aggregationRule selects 1 ClusterRole (a) with 1 different rule in all: the role has exactly these."
+            "The aggregationRule selects 1 ClusterRole (a) with 1 different rule in total: the role already has \
+             exactly these."
         ]
     );
     assert_eq!(
         reasons(&[sum(&[get])]),
         [
-            "The aggregationRule selects no other ClusterRole with no different rules in all: its rules that came from others are taken out."
+            "The aggregationRule selects no other ClusterRole with no different rules in total: the role's rules \
+             are removed."
         ]
     );
 }

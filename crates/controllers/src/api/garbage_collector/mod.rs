@@ -84,7 +84,7 @@ use view::{Attempt, Kinds, Subject, View};
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "garbage-collector-controller",
     aliases: &["garbagecollector"],
-    description: "Deletes objects whose owners are gone.",
+    description: "Deletes objects whose owners no longer exist.",
     gates: &[],
     default: DefaultState::On,
     cloud: false,
@@ -123,7 +123,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     }
     let sync_errors = build.metrics.counter(
         "garbagecollector_controller_resources_sync_error_total",
-        "Times that the resources to watch could not be found out.",
+        "Failed discoveries of the resources to watch.",
     );
     let sync_errors = sync_errors.map_err(|error| BuildError::Invalid(error.to_string()))?;
     let hub = Arc::new(Hub { graph: Mutex::default(), unseen: Mutex::default(), sync_errors });

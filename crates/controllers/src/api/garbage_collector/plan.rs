@@ -63,7 +63,7 @@ fn unseen(there: bool, unknown: Option<&String>, known_for: Duration) -> Plan {
 }
 
 fn unlookable(reason: Option<&String>) -> Plan {
-    let retry = reason.map(|reason| format!("an owner cannot be looked at: {reason}"));
+    let retry = reason.map(|reason| format!("read owner: {reason}"));
     Plan { retry, ..Plan::default() }
 }
 

@@ -67,7 +67,7 @@ const PRIORITY: &str = "resourcequota_priority";
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "resourcequota-controller",
     aliases: &["resourcequota"],
-    description: "Counts what each ResourceQuota limits.",
+    description: "Updates the usage of each ResourceQuota.",
     gates: &[],
     default: DefaultState::On,
     cloud: false,

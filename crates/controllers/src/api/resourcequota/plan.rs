@@ -50,7 +50,7 @@ pub(super) fn plan(view: &View, now: Timestamp) -> Plan {
                 continue;
             }
             Count::NotYet => {
-                plan.retry = Some(format!("{name} can't be counted yet: its cache is not filled"));
+                plan.retry = Some(format!("{name} cannot be counted yet: its cache is not synced"));
             }
             // The quota is counted again when the resource is served.
             Count::NotServed | Count::Unknown => {}
@@ -75,7 +75,7 @@ pub(super) fn plan(view: &View, now: Timestamp) -> Plan {
             // A webhook may undo the write. Then the next change or resync counts again.
             plan.recheck_after = Some(COUNT_AGAIN);
         }
-        Err(error) => plan.retry = Some(format!("the quota's encoding is malformed: {error}")),
+        Err(error) => plan.retry = Some(format!("decode ResourceQuota: {error}")),
     }
     plan
 }

@@ -12,16 +12,16 @@ use coxswain_machinery::model::words::{count, verb};
 pub(super) fn of_resource(view: &RunnerView) -> Vec<String> {
     let said = match &view.turn {
         Turn::Start(migration) => format!(
-            "No migration of {} is running, and {} is the oldest that has not ended: it begins.",
+            "No migration of {} is running; the oldest pending one, {}, starts.",
             resource_key(migration),
             migration.metadata.name
         ),
         Turn::Finish(migration) => {
-            format!("{} has ended: the next migration of its resource may begin.", migration.metadata.name)
+            format!("{} has ended; the next migration of its resource can start.", migration.metadata.name)
         }
     };
     let definition = view.definition.as_ref().map(|definition| {
-        format!("The definition {} of the resource says so as well.", definition.metadata.name)
+        format!("The status of the CustomResourceDefinition {} is updated too.", definition.metadata.name)
     });
     [said].into_iter().chain(definition).collect()
 }
@@ -30,13 +30,16 @@ pub(super) fn of_version(view: &VersionView, now: Timestamp) -> Vec<String> {
     vec![match &view.found {
         Found::Unserved => unserved(&view.migration, now),
         Found::Unfit(resource) => {
-            format!("{} can't be listed, patched and updated: the migration fails.", resource.resource)
+            format!(
+                "The resource {} does not support list, patch and update; the migration fails.",
+                resource.resource
+            )
         }
         Found::Version(_, version) if is_comparable(version) => {
-            format!("The API is at version {version}: what is written from now on needs no rewriting.")
+            format!("The resourceVersion is {version}; objects written after it need no migration.")
         }
         Found::Version(resource, _) => {
-            format!("Versions of {} can't be compared: the migration fails.", resource.resource)
+            format!("Resource versions of {} cannot be compared; the migration fails.", resource.resource)
         }
     }]
 }
@@ -45,14 +48,14 @@ pub(super) fn of_migration(view: &MigratorView, now: Timestamp) -> Vec<String> {
     let began = &view.migration.status.resource_version;
     vec![match &view.progress {
         Progress::Unserved => unserved(&view.migration, now),
-        Progress::Refused(why) => format!("A patch was refused: {why}. The migration fails."),
+        Progress::Refused(why) => format!("The API server rejected a patch: {why}. The migration fails."),
         Progress::Page(page) => match due(page, began) {
-            Err(why) => format!("Versions can't be compared ({why}): the migration fails."),
+            Err(why) => format!("Resource versions cannot be compared ({why}); the migration fails."),
             Ok(due) => {
                 let all = page.objects.len();
-                let then = if page.next.is_empty() { "Then it has succeeded" } else { "Others follow" };
+                let then = if page.next.is_empty() { "This is the last page" } else { "More pages follow" };
                 format!(
-                    "{} of {} on this page {} not newer than version {began}: they are written anew. {then}.",
+                    "{} of {} on this page {} not newer than version {began} and will be rewritten. {then}.",
                     due.len(),
                     count(all, "object"),
                     verb(due.len(), "is", "are"),
@@ -65,8 +68,10 @@ pub(super) fn of_migration(view: &MigratorView, now: Timestamp) -> Vec<String> {
 fn unserved(migration: &StorageVersionMigration, now: Timestamp) -> String {
     let resource = resource_key(migration);
     if is_young(migration, now) {
-        format!("The API has no {resource}: it is waited for until the migration is a minute old.")
+        format!("The API server does not serve {resource}; the migration waits until it is 1 minute old.")
     } else {
-        format!("The API has no {resource}, and the migration is older than a minute: it fails.")
+        format!(
+            "The API server does not serve {resource}, and the migration is older than 1 minute; it fails."
+        )
     }
 }

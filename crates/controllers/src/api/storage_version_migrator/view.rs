@@ -188,7 +188,7 @@ fn search(migration: &StorageVersionMigration, read: &Reads) -> Result<Search, O
     let Some(resources) = read.resources() else {
         return Ok(Search::Needs(vec![MIGRATION_DISCOVERY.of(Read::Resources)]));
     };
-    let resources = resources.map_err(|error| unread("the API's resources", error))?;
+    let resources = resources.map_err(|error| unread("API resources", error))?;
     let wanted = &migration.spec.resource;
     let is_wanted = |held: &&ApiResource| held.group == wanted.group && held.resource == wanted.resource;
     if let Some(found) = resources.all().find(is_wanted) {
@@ -198,7 +198,7 @@ fn search(migration: &StorageVersionMigration, read: &Reads) -> Result<Search, O
         return Ok(Search::Needs(vec![MIGRATION_DISCOVERY.of(Read::LatestResources)]));
     }
     if resources.has_failed_group(&wanted.group) {
-        let error = format!("not all resources of the group {:?} are known", wanted.group.as_str());
+        let error = format!("discovery of the API group {:?} is incomplete", wanted.group.as_str());
         return Err(ObserveError::Retry(error));
     }
     Ok(Search::Unserved)

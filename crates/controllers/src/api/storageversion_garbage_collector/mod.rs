@@ -44,7 +44,7 @@ const IDENTITY: (&str, &str) = ("apiserver.kubernetes.io/identity", "kube-apiser
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "storageversion-garbage-collector-controller",
     aliases: &["storage-version-gc"],
-    description: "Removes storage versions of API servers that are gone.",
+    description: "Removes storage versions of API servers that no longer exist.",
     gates: &["APIServerIdentity", "StorageVersionAPI"],
     default: DefaultState::On,
     cloud: false,

@@ -285,10 +285,10 @@ fn it_says_who_is_gone() {
             VersionView { version: version(entries), gone: gone.iter().map(|name| (*name).into()).collect() };
         Versions::reasons(&view, now()).join(" ")
     };
-    assert!(said(&["a v1"], &[]).contains("nothing goes"));
+    assert!(said(&["a v1"], &[]).contains("all entries are kept"));
     assert!(said(&["a v1", "b v1"], &["b"]).starts_with("b has no Lease"));
     assert!(said(&["a v1", "b v1"], &["a", "b"]).contains("a and b have no Lease"));
-    assert!(said(&["a v1"], &["a"]).contains("so it is deleted"));
+    assert!(said(&["a v1"], &["a"]).contains("so the StorageVersion is deleted"));
 }
 
 proptest! {

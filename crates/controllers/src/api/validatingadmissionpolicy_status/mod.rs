@@ -44,7 +44,7 @@ const FIELD_MANAGER: &str = "validatingadmissionpolicy-status";
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "validatingadmissionpolicy-status-controller",
     aliases: &[],
-    description: "Type-checks ValidatingAdmissionPolicies and reports what it finds in their status.",
+    description: "Type-checks ValidatingAdmissionPolicies and reports the warnings in their status.",
     gates: &[],
     default: DefaultState::On,
     cloud: false,

@@ -78,7 +78,7 @@ pub(super) fn reasons(view: &View) -> Vec<String> {
     let generation = view.policy.metadata.generation;
     if is_checked(&view.policy) {
         return vec![format!(
-            "Its generation {generation} was checked: nothing is due before its spec changes."
+            "Generation {generation} of the policy is checked; the next check follows a change of its spec."
         )];
     }
     let (known, unknown): (Vec<_>, Vec<_>) = view.kinds.iter().partition(|(_, schema)| schema.is_some());
@@ -88,18 +88,21 @@ pub(super) fn reasons(view: &View) -> Vec<String> {
         names(told)
     };
     let against = match known.len() {
-        0 => "no kind, for its rules name none whose types are known".to_owned(),
+        0 => "no kind, because no kind in the policy's rules has a known schema".to_owned(),
         number => format!("{} ({})", count(number, "kind"), told(&known)),
     };
     let found = match warnings(view).len() {
-        0 => "nothing is wrong with them".to_owned(),
-        number => format!("there is something wrong with {number} of them"),
+        0 => "no warnings".to_owned(),
+        number => format!("{} found", count(number, "warning")),
     };
     let mut reasons = vec![format!(
-        "Its generation {generation} is new: its expressions are checked against {against}; {found}."
+        "Generation {generation} of the policy is new; its expressions are checked against {against}: {found}."
     )];
     if !unknown.is_empty() {
-        reasons.push(format!("No types are known of {}: it is not checked against that.", told(&unknown)));
+        reasons.push(format!(
+            "The schema of {} is unknown, so the expressions are not checked against it.",
+            told(&unknown)
+        ));
     }
     reasons
 }

@@ -48,7 +48,7 @@ pub(super) fn observe(room: &Controller, key: &Key, read: &Reads) -> Result<Obse
     let index = RequestUri::openapi_index();
     let index = match read.json(&index) {
         None => return Ok(Observation::Needs(vec![POLICY_INDEX.of(Read::Json(index))])),
-        Some(Err(error)) => return Err(retry("the index of OpenAPI", error)),
+        Some(Err(error)) => return Err(retry("the OpenAPI index", error)),
         Some(Ok(index)) => index,
     };
     let learned = Learned { unlisted: room.library.unlisted(index), ..Learned::default() };
@@ -78,7 +78,7 @@ fn kinds(
 ) -> Result<Result<Vec<CheckedKind>, DeclaredRead>, ObserveError> {
     let resources = match read.resources() {
         None => return Ok(Err(POLICY_DISCOVERY.of(Read::Resources))),
-        Some(Err(error)) => return Err(retry("the API's resources", error)),
+        Some(Err(error)) => return Err(retry("API resources", error)),
         Some(Ok(resources)) => resources,
     };
     let Matched { kinds, has_unknown } = matched(&policy.spec, resources);

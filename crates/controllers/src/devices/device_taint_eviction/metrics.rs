@@ -28,11 +28,11 @@ impl Metrics {
         Ok(Self {
             deletions: metrics.counter(
                 "device_taint_eviction_controller_pod_deletions_total",
-                "Pods that were deleted for taints of devices since the controller was started.",
+                "Pods deleted because of device taints since the controller started.",
             )?,
             duration: metrics.histogram(
                 "device_taint_eviction_controller_pod_deletion_duration_seconds",
-                "Time from when a pod was to go to the answer of its delete, in seconds.",
+                "Time from when a pod was due for eviction to the response to its delete request, in seconds.",
                 BOUNDS.to_vec(),
             )?,
             under_way: Mutex::default(),

@@ -9,25 +9,22 @@ use coxswain_machinery::model::words::time;
 
 pub(super) fn reasons(view: &View, now: Timestamp) -> Vec<String> {
     if view.pod.is_none() {
-        return vec!["The pod is gone, or not bound: there is nothing to wait for any more.".to_owned()];
+        return vec!["The pod does not exist or is not bound to a node; no eviction is pending.".to_owned()];
     }
     if view.is_evicted {
-        return vec!["The pod was deleted for taints of its devices, and is on its way out.".to_owned()];
+        return vec!["The pod was evicted because of device taints and is terminating.".to_owned()];
     }
     let Some(Verdict { at, sources, .. }) = &view.verdict else {
-        return vec![
-            "No device that the pod uses has a NoExecute taint that its claim does not tolerate: it stays."
-                .to_owned(),
-        ];
+        return vec!["The pod is kept: its claims tolerate every NoExecute taint of its devices.".to_owned()];
     };
     let mut reasons: Vec<String> = sources.iter().map(reason).collect();
     reasons.push(if *at > now {
         format!(
-            "It is deleted in {}, unless that changes: the time counts from when the taint came.",
+            "The pod is deleted in {} unless the taint is removed; the time counts from when the taint was added.",
             time(between(now, *at))
         )
     } else {
-        "Its time is over: it is deleted now.".to_owned()
+        "The toleration has expired; the pod is deleted now.".to_owned()
     });
     reasons
 }
@@ -36,12 +33,13 @@ fn reason(source: &Source) -> String {
     match source {
         Source::Rule { name, .. } => {
             format!(
-                "The DeviceTaintRule {name} taints a device that the pod uses, which its claim does not tolerate for ever."
+                "The DeviceTaintRule {name} taints a device of the pod; the claim does not tolerate the taint \
+                 indefinitely."
             )
         }
         Source::Slice { driver, pool, device, .. } => format!(
-            "The device {device} of pool {pool} of {driver}, which the pod uses, has a NoExecute taint that its claim does not \
-             tolerate for ever."
+            "The pod uses the device {device} of pool {pool} of {driver}, which has a NoExecute taint; the claim \
+             does not tolerate the taint indefinitely."
         ),
     }
 }

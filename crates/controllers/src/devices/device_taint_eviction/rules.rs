@@ -87,7 +87,7 @@ impl Room<Note> for Rules {
         let (status, reason, message) = judge(view);
         let says = if message.is_empty() { String::new() } else { format!(" ({})", message.trim_end()) };
         vec![format!(
-            "The effect of the rule is {}, so {CONDITION} is {status}, for {reason}{says}.",
+            "The effect of the rule is {}, so {CONDITION} is {status} with reason {reason}{says}.",
             view.rule.spec.taint.effect
         )]
     }

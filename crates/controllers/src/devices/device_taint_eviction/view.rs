@@ -65,7 +65,7 @@ pub(super) fn observe(room: &Controller, key: &Key, read: &Reads) -> Result<Obse
             None => needs.push(EVICTION_EVIDENCE.of(Read::Object(kind, key))),
             Some(Ok(_)) => {}
             Some(Err(error)) => {
-                return Err(ObserveError::Retry(format!("cannot read {kind} {key}: {error}")));
+                return Err(ObserveError::Retry(format!("read {kind} {key}: {error}")));
             }
         }
     }

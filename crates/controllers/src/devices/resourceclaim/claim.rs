@@ -282,11 +282,11 @@ fn reasons(view: &View) -> Vec<String> {
     let mut reasons = Vec::new();
     if !used.is_empty() {
         let is = verb(used.len(), "uses", "use");
-        reasons.push(format!("{} {is} the claim, so it stays as it is.", told(&used)));
+        reasons.push(format!("{} {is} the claim; it is not changed.", told(&used)));
     }
     if !left.is_empty() {
         reasons.push(format!(
-            "It is still reserved for {} that {} done or gone ({}): that ends.",
+            "The claim is reserved for {} that {} finished or deleted ({}); the reservation is removed.",
             count(left.len(), "consumer"),
             verb(left.len(), "is", "are"),
             told(&left)
@@ -295,11 +295,12 @@ fn reasons(view: &View) -> Vec<String> {
     let is_allocated = status.allocation.is_some();
     if used.is_empty() {
         reasons.push(match (is_allocated, left.is_empty(), metadata.is_deleting()) {
-            (false, ..) => "Nobody uses the claim, and no device is allocated for it.".to_owned(),
+            (false, ..) => "No consumer uses the claim, and no device is allocated for it.".to_owned(),
             (true, true, false) => {
-                "Devices are allocated for the claim, and nobody has used them yet: they stay.".to_owned()
+                "Devices are allocated for the claim, and it has had no consumer yet; the allocation is kept."
+                    .to_owned()
             }
-            _ => "Nobody uses the claim any more: its devices are freed.".to_owned(),
+            _ => "No consumer uses the claim; its devices are deallocated.".to_owned(),
         });
         reasons.extend(owned(view));
     }
@@ -311,13 +312,16 @@ fn owned(view: &View) -> Option<String> {
     let owner = &view.claim.metadata.controller().filter(|owner| is_pod(owner))?.name;
     match view.owner {
         Owner::None => None,
-        Owner::Needs => Some(format!("It was made for the pod {owner}, which needs it.")),
-        Owner::Done => Some(format!("It was made for the pod {owner}, which is done: it is deleted.")),
-        Owner::Replaced => Some(format!(
-            "It was made for a pod {owner} that is gone, and another pod has that name now: it is deleted."
+        Owner::Needs => Some(format!("The claim was created for the pod {owner}, which needs it.")),
+        Owner::Done => Some(format!(
+            "The claim was created for the pod {owner}, which has finished; the claim is deleted."
         )),
-        Owner::Gone => {
-            Some(format!("It was made for the pod {owner}, which is gone: garbage collection deletes it."))
-        }
+        Owner::Replaced => Some(format!(
+            "The claim was created for an earlier pod {owner}, which no longer exists; the claim is deleted."
+        )),
+        Owner::Gone => Some(format!(
+            "The claim was created for the pod {owner}, which no longer exists; the garbage collector deletes \
+                 the claim."
+        )),
     }
 }

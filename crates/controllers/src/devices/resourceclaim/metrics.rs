@@ -36,14 +36,14 @@ impl Metrics {
     /// The metrics, registered. The claims that an earlier instance has counted are forgotten.
     pub(super) fn register(metrics: &RoomMetrics) -> Result<Self, prometheus::Error> {
         let name = "resourceclaim_controller_resource_claims";
-        let help = "ResourceClaims that there are, by allocation, by access as an administrator, and by who made them.";
+        let help = "Number of ResourceClaims, by allocation, by admin access and by source.";
         let labels = ["allocated", "admin_access", "source"];
         let claims = metrics.own(name, || IntGaugeVec::new(Opts::new(name, help), &labels))?;
         claims.reset();
         Ok(Self {
             creates: metrics.counters(
                 "resourceclaim_controller_creates_total",
-                "ResourceClaims that were made, or could not be.",
+                "Attempts to create ResourceClaims, by status and by admin access.",
                 &["status", "admin_access"],
             )?,
             claims,

@@ -52,7 +52,7 @@ const ENTRY: &str = "resource.kubernetes.io/pod-claim-name";
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "resourceclaim-controller",
     aliases: &["resource-claim-controller"],
-    description: "Makes the ResourceClaims of Pods and frees those that no Pod uses any more.",
+    description: "Creates the ResourceClaims of Pods and deallocates unused ResourceClaims.",
     gates: &["DynamicResourceAllocation"],
     default: DefaultState::On,
     cloud: false,

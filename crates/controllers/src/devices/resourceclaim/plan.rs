@@ -167,12 +167,12 @@ pub(super) fn reasons(view: &View) -> Vec<String> {
         view.owner.entries.iter().zip(&view.found).map(|(entry, found)| reason(entry, found)).collect();
     for Reservation { claim, consumer } in &view.unreserved {
         reasons.push(format!(
-            "The claim {} is allocated and not reserved for {}, which is on its node already: that is done now.",
+            "The claim {} is allocated but not reserved for {}, which is already on its node; it is reserved now.",
             claim.metadata.name, consumer.name
         ));
     }
     if reasons.is_empty() {
-        reasons.push("It asks for no claims.".to_owned());
+        reasons.push("The object references no ResourceClaims.".to_owned());
     }
     reasons
 }
@@ -180,18 +180,16 @@ pub(super) fn reasons(view: &View) -> Vec<String> {
 fn reason(entry: &Entry, found: &Found) -> String {
     let name = &entry.name;
     match found {
-        Found::Given(claim) => format!("Entry {name} uses the claim {claim}, which somebody else makes."),
-        Found::NotNeeded => format!("Entry {name} needs no claim, says the status."),
+        Found::Given(claim) => format!("Entry {name} uses the existing claim {claim}."),
+        Found::NotNeeded => format!("Entry {name} needs no claim, according to the status."),
         Found::Recorded(claim) => format!("Entry {name} has the claim {claim}."),
         Found::Unrecorded(claim) => {
-            format!(
-                "Entry {name} has the claim {claim}, and the status does not say so yet: it is written now."
-            )
+            format!("Entry {name} has the claim {claim}; the status is updated with it now.")
         }
         Found::LeftToGroup => format!("Entry {name} waits for the claim of its PodGroup."),
         Found::Missing(template) => {
-            format!("Entry {name} has no claim: one is made from the template {}.", template.metadata.name)
+            format!("Entry {name} has no claim; one is created from the template {}.", template.metadata.name)
         }
-        Found::Fault(fault) => format!("Entry {name} has no claim, and none can be made: {fault}."),
+        Found::Fault(fault) => format!("Entry {name} has no claim, and none can be created: {fault}."),
     }
 }

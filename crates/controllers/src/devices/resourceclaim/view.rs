@@ -208,7 +208,7 @@ impl Look<'_> {
         let absent = || {
             let (pod, namespace) = (Key::of(&self.owner.metadata), self.owner.metadata.namespace.clone());
             ObserveError::Retry(format!(
-                "pod {pod}: PodGroup {} is not there",
+                "pod {pod}: PodGroup {} not found",
                 Key::new(namespace, name.clone())
             ))
         };

@@ -27,19 +27,19 @@ impl Metrics {
         Ok(Self {
             processed: metrics.bounded_counters(
                 "resourcepoolstatusrequest_controller_requests_processed_total",
-                "Requests of which an answer was sent, whether that failed or not, by driver.",
+                "Attempts to write the status of a ResourcePoolStatusRequest, by driver.",
                 &labels,
                 &labels,
             )?,
             failed: metrics.bounded_counters(
                 "resourcepoolstatusrequest_controller_request_processing_errors_total",
-                "Requests of which the answer could not be written, by driver.",
+                "Failed attempts to write the status of a ResourcePoolStatusRequest, by driver.",
                 &labels,
                 &labels,
             )?,
             took: metrics.bounded_histograms(
                 "resourcepoolstatusrequest_controller_request_processing_duration_seconds",
-                "Time that it took to answer a request, by driver.",
+                "Time to process a ResourcePoolStatusRequest, by driver.",
                 &labels,
                 exponential_buckets(0.001, 2.0, 15)?,
             )?,

@@ -50,7 +50,7 @@ const CLEANUP: Duration = Duration::from_mins(10);
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "resourcepoolstatusrequest-controller",
     aliases: &[],
-    description: "Answers ResourcePoolStatusRequests with what is free in a pool of devices.",
+    description: "Writes the free devices of each pool to the status of ResourcePoolStatusRequests.",
     gates: &["DRAResourcePoolStatus"],
     default: DefaultState::On,
     cloud: false,

@@ -14,7 +14,7 @@ pub(super) fn of_request(view: &View, now: Timestamp) -> Vec<String> {
     let mut reasons: Vec<String> = incomplete(view)
         .map(|(name, pool)| {
             format!(
-                "Of the pool {name} {} of {} slices of generation {} are there.",
+                "The pool {name} has {} of {} slices of generation {}.",
                 pool.observed, pool.expected, pool.generation
             )
         })
@@ -25,9 +25,9 @@ pub(super) fn of_request(view: &View, now: Timestamp) -> Vec<String> {
         let (all, told) = (view.pools.len(), told(view).count());
         let driver = &view.request.spec.driver;
         reasons.push(format!(
-            "{} of the driver {driver} {} asked about: the answer tells of {told}.",
+            "{} of the driver {driver} {} the request; the status lists {told}.",
             count(all, "pool"),
-            verb(all, "is", "are"),
+            verb(all, "matches", "match"),
         ));
     }
     reasons
@@ -40,8 +40,13 @@ pub(super) fn of_cleanup(requests: &[Arc<ResourcePoolStatusRequest>], now: Times
         .map(|request| request.metadata.name.as_str())
         .collect();
     if old.is_empty() {
-        return vec!["No request was answered an hour ago or has waited for a day: none goes.".to_owned()];
+        return vec![
+            "No request was completed over 1 hour ago or has waited for 24 hours; all are kept.".to_owned(),
+        ];
     }
-    let goes = verb(old.len(), "goes", "go");
-    vec![format!("{} {goes}: answered an hour ago or more, or left without an answer for a day.", names(old))]
+    let goes = verb(old.len(), "is", "are");
+    vec![format!(
+        "{} {goes} deleted: completed over 1 hour ago, or not completed within 24 hours.",
+        names(old)
+    )]
 }

@@ -329,11 +329,11 @@ fn it_says_what_a_request_waits_for() {
     let told = said(&[slice("1", "a", 2, 3, "", 1)]);
     assert_eq!(
         told,
-        "Of the pool a 1 of 3 slices of generation 2 are there. The request is answered when all are there, or in 1m."
+        "The pool a has 1 of 3 slices of generation 2. The request is completed when all slices exist, or in 1m."
     );
     assert_eq!(
         said(&[slice("1", "a", 2, 1, "", 1)]),
-        "1 pool of the driver d is asked about: the answer tells of 1."
+        "1 pool of the driver d matches the request; the status lists 1."
     );
-    assert!(said(&[]).starts_with("no pools of the driver d are asked about"));
+    assert!(said(&[]).starts_with("no pools of the driver d match the request"));
 }

@@ -38,7 +38,7 @@ const CONFIG_MAP_SELECTOR: &str = "metadata.name=cluster-info,metadata.namespace
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "bootstrap-signer-controller",
     aliases: &["bootstrapsigner"],
-    description: "Signs the cluster-info ConfigMap with every bootstrap token that may sign.",
+    description: "Signs the cluster-info ConfigMap with every bootstrap token that is allowed to sign.",
     gates: &[],
     default: DefaultState::Off,
     cloud: false,

@@ -56,15 +56,12 @@ fn signing(view: &View, now: Timestamp) -> Vec<&Token> {
 /// By whom it is signed, in words.
 pub(super) fn reasons(view: &View, now: Timestamp) -> Vec<String> {
     if !view.config_map.data.contains_key(CONTENT) {
-        return vec![
-            "The ConfigMap has no kubeconfig: there is nothing to sign, and what signatures it has stay."
-                .to_owned(),
-        ];
+        return vec!["The ConfigMap has no kubeconfig to sign; existing signatures are kept.".to_owned()];
     }
     let signing = signing(view, now);
     let over = view.tokens.len() - signing.len();
     let mut told = vec![match signing.len() {
-        0 => "No bootstrap token signs the kubeconfig: it is to have no signature.".to_owned(),
+        0 => "No bootstrap token signs the kubeconfig; all signatures are removed.".to_owned(),
         number => format!(
             "{} {} the kubeconfig: {}.",
             count(number, "bootstrap token"),
@@ -74,7 +71,10 @@ pub(super) fn reasons(view: &View, now: Timestamp) -> Vec<String> {
     }];
     if over > 0 {
         let (has, does) = (verb(over, "has", "have"), verb(over, "does", "do"));
-        told.push(format!("{} that may sign {has} expired and {does} not.", count(over, "bootstrap token")));
+        told.push(format!(
+            "{} for signing {has} expired and {does} not sign.",
+            count(over, "bootstrap token")
+        ));
     }
     told
 }

@@ -163,17 +163,14 @@ fn it_says_who_signs() {
         reasons(&kubeconfig, &[signing("aaaaaa", ""), signing("bbbbbb", "soon")]),
         [
             "1 bootstrap token signs the kubeconfig: aaaaaa.",
-            "1 bootstrap token that may sign has expired and does not."
+            "1 bootstrap token for signing has expired and does not sign."
         ]
     );
     assert_eq!(
         reasons(&kubeconfig, &[]),
-        ["No bootstrap token signs the kubeconfig: it is to have no signature."]
+        ["No bootstrap token signs the kubeconfig; all signatures are removed."]
     );
-    assert_eq!(
-        reasons(&[], &[]),
-        ["The ConfigMap has no kubeconfig: there is nothing to sign, and what signatures it has stay."]
-    );
+    assert_eq!(reasons(&[], &[]), ["The ConfigMap has no kubeconfig to sign; existing signatures are kept."]);
 }
 
 #[test]

@@ -58,19 +58,19 @@ pub struct Authority {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthorityError {
     /// There is no certificate in the one.
-    #[error("the certificate's file holds no certificate that can be read")]
+    #[error("the certificate file has no valid PEM certificate")]
     NoCertificate,
     /// There are several certificates in the one; the first is the key's.
     #[error("expected 1 certificate, found {0}")]
     NotOne(usize),
     /// There is no private key in the other.
-    #[error("the key's file holds no private key in PEM (PKCS#1, PKCS#8 or SEC1)")]
+    #[error("the key file has no PEM private key (PKCS#1, PKCS#8 or SEC1)")]
     NoKey,
     /// It is of no kind that signs.
-    #[error("the key is of another kind than {CERTIFICATE_KEYS}")]
+    #[error("unsupported private key; supported: {CERTIFICATE_KEYS}")]
     Unsupported,
     /// They don't belong together.
-    #[error("the key is not that of the certificate")]
+    #[error("the private key does not match the certificate")]
     Mismatch,
 }
 

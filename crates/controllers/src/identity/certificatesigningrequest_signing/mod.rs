@@ -68,7 +68,9 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let signers: Vec<Signer> =
         Signer::ALL.into_iter().filter(|signer| build.finishers.knows(finisher(*signer))).collect();
     if signers.is_empty() {
-        return Err(BuildError::Skipped("no authority is given by --cluster-signing-*".to_owned()));
+        return Err(BuildError::Skipped(
+            "no signing CA: set --cluster-signing-cert-file and --cluster-signing-key-file".to_owned(),
+        ));
     }
     let requests = build.watch::<CertificateSigningRequest>(&CERTIFICATE_SIGNING_REQUESTS);
     let workers = WORKERS * signers.len();

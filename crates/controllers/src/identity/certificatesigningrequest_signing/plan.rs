@@ -68,19 +68,23 @@ fn failed(request: &CertificateSigningRequest, why: String, now: Timestamp) -> R
 /// Why the plan is what it is.
 pub(super) fn reasons(view: &View) -> Vec<String> {
     vec![match &view.standing {
-        Standing::Idle(why) => format!("{why}: there is nothing to sign."),
-        Standing::Unreadable(why) => format!("The request can't be read: {why}."),
+        Standing::Idle(why) => format!("{why}; it is not signed."),
+        Standing::Unreadable(why) => format!("The request cannot be parsed: {why}."),
         Standing::Unsigned(signer, asked, why) => match signer.refusal(asked, &view.request.spec.usages) {
-            Some(broken) => format!("{} does not sign it, and it fails: {broken}.", signer.name()),
+            Some(broken) => {
+                format!("{} rejects the request, which is marked as failed: {broken}.", signer.name())
+            }
             None => format!("The request is not signed: {why}."),
         },
         Standing::Waits(signer, asked) => {
             let name = signer.name();
             if let Some(why) = signer.refusal(asked, &view.request.spec.usages) {
-                format!("{name} does not sign it, and it fails: {why}.")
+                format!("{name} rejects the request, which is marked as failed: {why}.")
             } else {
                 let lasts = time(order(view, Timestamp::UNIX_EPOCH).lasts());
-                format!("{name} signs it for {lasts}, or for as long as its authority lasts.")
+                format!(
+                    "{name} signs a certificate that is valid for {lasts}, or until its CA certificate expires."
+                )
             }
         }
     }]

@@ -241,7 +241,11 @@ fn what_cannot_be_read_or_verified_is_tried_again() {
     let forged = to_pem(&der);
     for (text, usages, expected) in [
         ("nonsense", &CLIENT[..], "unable to parse csr \"csr\": PEM block type must be CERTIFICATE REQUEST"),
-        (&forged, &CLIENT, "error auto signing csr: its signature is not by its key"),
+        (
+            &forged,
+            &CLIENT,
+            "error auto signing csr: the signature of the request does not match its public key",
+        ),
     ] {
         let plan = planned(&csr(Signer::KubeletClient, text, usages));
         assert_eq!((plan.retry.as_deref(), plan.is_empty(), plan.quiet), (Some(expected), true, false));
@@ -463,25 +467,26 @@ fn a_request_says_why_it_is_signed_or_not() {
         Box::new(CertificateRequest::from_pem(fixtures::request(subject, &[]).as_bytes()).unwrap())
     };
     for (standing, expected) in [
-        (Standing::Idle("It is not approved"), "It is not approved: there is nothing to sign."),
-        (Standing::Unreadable("no PEM".to_owned()), "The request can't be read: no PEM."),
+        (Standing::Idle("The request is not approved"), "The request is not approved; it is not signed."),
+        (Standing::Unreadable("no PEM".to_owned()), "The request cannot be parsed: no PEM."),
         (
             Standing::Unsigned(Signer::KubeletClient, asked(KUBELET), "no signature".to_owned()),
             "The request is not signed: no signature.",
         ),
         (
             Standing::Unsigned(Signer::KubeletClient, asked("CN=a"), "no signature".to_owned()),
-            "kubernetes.io/kube-apiserver-client-kubelet does not sign it, and it fails: \
-             subject organization is not system:nodes.",
+            "kubernetes.io/kube-apiserver-client-kubelet rejects the request, which is marked as failed: subject \
+             organization is not system:nodes.",
         ),
         (
             Standing::Waits(Signer::KubeletClient, asked("CN=a")),
-            "kubernetes.io/kube-apiserver-client-kubelet does not sign it, and it fails: \
-             subject organization is not system:nodes.",
+            "kubernetes.io/kube-apiserver-client-kubelet rejects the request, which is marked as failed: subject \
+             organization is not system:nodes.",
         ),
         (
             Standing::Waits(Signer::KubeletClient, asked(KUBELET)),
-            "kubernetes.io/kube-apiserver-client-kubelet signs it for 1d, or for as long as its authority lasts.",
+            "kubernetes.io/kube-apiserver-client-kubelet signs a certificate that is valid for 1d, or until its CA \
+             certificate expires.",
         ),
     ] {
         assert_eq!(reasons(standing), expected);

@@ -46,25 +46,25 @@ impl Signing {
     /// The signer of a request that is to be signed, or where the request stands.
     fn signer(&self, request: &CertificateSigningRequest) -> Result<Signer, Standing> {
         if !request.status.certificate.is_empty() {
-            return Err(Standing::Idle("It has its certificate"));
+            return Err(Standing::Idle("The request has a certificate"));
         }
         let mut is_approved = false;
         for condition in &request.status.conditions {
             match (condition.r#type.as_str(), condition.status.as_str()) {
                 ("Approved", _) => is_approved = true,
-                ("Denied", _) => return Err(Standing::Idle("It is denied")),
-                ("Failed", "True" | "") => return Err(Standing::Idle("It has failed")),
+                ("Denied", _) => return Err(Standing::Idle("The request is denied")),
+                ("Failed", "True" | "") => return Err(Standing::Idle("The request has failed")),
                 _ => {}
             }
         }
         if !is_approved {
-            return Err(Standing::Idle("It is not approved"));
+            return Err(Standing::Idle("The request is not approved"));
         }
         let Some(signer) = Signer::named(&request.spec.signer_name) else {
-            return Err(Standing::Idle("Somebody else signs it"));
+            return Err(Standing::Idle("The request is for a signer outside of this controller"));
         };
         if !self.signers.contains(&signer) {
-            return Err(Standing::Idle("Its signer has no authority by --cluster-signing-*"));
+            return Err(Standing::Idle("The request's signer has no CA (--cluster-signing-*)"));
         }
         Ok(signer)
     }

@@ -69,7 +69,7 @@ pub(super) enum VerifyError {
 /// A request that is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum RequestError {
-    #[error("the request has {0} bytes, more than {LONGEST}")]
+    #[error("the request has {0} bytes; the limit is {LONGEST}")]
     TooLong(usize),
     #[error("PEM block type must be {LABEL}")]
     Label,
@@ -78,9 +78,9 @@ pub(super) enum RequestError {
     /// A part has another form than Go's reader and this one agree on.
     #[error("malformed request: {0}")]
     Malformed(&'static str),
-    #[error("malformed request: an extension is requested twice")]
+    #[error("malformed request: duplicate requested extension")]
     Twice,
-    #[error("its signature is not by its key")]
+    #[error("the signature of the request does not match its public key")]
     Signature,
 }
 
@@ -226,7 +226,7 @@ fn subject(content: &[u8]) -> Result<Vec<(Attribute, String)>, RequestError> {
             (Some(kept), Some(value)) => found.push((kept, value)),
             (None, Some(_)) => {}
             (None, None) if is_ignored(value) => {}
-            (_, None) => return Err(RequestError::Malformed("a text of its subject")),
+            (_, None) => return Err(RequestError::Malformed("value of the subject")),
         }
     }
     Ok(found)
@@ -278,7 +278,7 @@ fn requested_names(content: &[u8]) -> Result<Vec<AlternativeName>, RequestError>
 }
 
 fn alternative_names(value: &[u8]) -> Result<Vec<AlternativeName>, RequestError> {
-    const PART: &str = "its alternative names";
+    const PART: &str = "subject alternative names";
     let malformed = RequestError::Malformed(PART);
     let mut outer = Elements::new(value, PART)?;
     let mut names = Elements::new(outer.content(Tag::Sequence)?, PART)?;

@@ -368,5 +368,5 @@ fn request_that_is_too_long_is_refused_before_it_is_parsed() {
     };
     assert!(padded(LONGEST).is_ok());
     let error = padded(LONGEST + 1).unwrap_err();
-    assert_eq!(error.to_string(), "the request has 1572865 bytes, more than 1572864");
+    assert_eq!(error.to_string(), "the request has 1572865 bytes; the limit is 1572864");
 }

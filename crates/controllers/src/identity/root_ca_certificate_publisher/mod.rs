@@ -48,7 +48,8 @@ fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     // bundle that must not be published is another matter: an empty one would replace what the namespaces have.
     let bundle = build.root_ca.clone().ok_or_else(|| {
         BuildError::Invalid(
-            "--root-ca-file is projected from the ConfigMap kube-root-ca.crt, which this controller publishes; name another file"
+            "--root-ca-file is mounted from the ConfigMap kube-root-ca.crt, which this controller writes: set \
+             another file"
                 .to_owned(),
         )
     })?;

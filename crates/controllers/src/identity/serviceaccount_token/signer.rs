@@ -31,10 +31,10 @@ pub struct PrivateKeySigner {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SigningKeyError {
     /// There is no private key in the file.
-    #[error("holds no private key in PEM (PKCS#1, PKCS#8 or SEC1)")]
+    #[error("no PEM private key (PKCS#1, PKCS#8 or SEC1)")]
     NoKey,
     /// It is of no kind that signs tokens.
-    #[error("holds a key of another kind than {TOKEN_KEYS}")]
+    #[error("unsupported private key; supported: {TOKEN_KEYS}")]
     Unsupported,
 }
 

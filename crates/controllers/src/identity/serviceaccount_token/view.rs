@@ -88,7 +88,7 @@ impl Room for References {
         read: &Reads,
     ) -> Result<Observation<ReferenceView>, ObserveError> {
         let Some((secret, account_uid)) = key.part().and_then(|part| part.split_once('/')) else {
-            return Err(ObserveError::Terminal(format!("{key} is no reference to a secret")));
+            return Err(ObserveError::Terminal(format!("{key} is not a reference to a Secret")));
         };
         let owner = Key::new(key.namespace.clone(), key.name.clone());
         let place = Key::new(key.namespace.clone(), secret);

@@ -47,7 +47,7 @@ use view::View;
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "endpoints-controller",
     aliases: &["endpoint"],
-    description: "Keeps the Endpoints of each Service.",
+    description: "Creates and updates the Endpoints of each Service.",
     gates: &[],
     default: DefaultState::On,
     cloud: false,

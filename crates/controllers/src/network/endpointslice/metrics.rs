@@ -92,13 +92,10 @@ impl Metrics {
         let registered = Self {
             ideal: gauge(
                 "endpoint_slice_controller_desired_endpoint_slices",
-                "EndpointSlices that there would be if endpoints filled them as well as possible.",
+                "Number of EndpointSlices with optimal distribution of endpoints.",
             )?,
             slices: gauge("endpoint_slice_controller_num_endpoint_slices", "EndpointSlices.")?,
-            endpoints: gauge(
-                "endpoint_slice_controller_endpoints_desired",
-                "Endpoints that there should be.",
-            )?,
+            endpoints: gauge("endpoint_slice_controller_endpoints_desired", "Number of desired endpoints.")?,
             added: sizes(
                 "endpoint_slice_controller_endpoints_added_per_sync",
                 "Endpoints added by each reconcile of a Service, by address family.",
@@ -113,10 +110,18 @@ impl Metrics {
                 &["topology", "traffic_distribution"],
                 DEFAULT_BUCKETS.to_vec(),
             )?,
-            changes: counters("endpoint_slice_controller_changes", "EndpointSlices written.", "operation")?,
-            syncs: counters("endpoint_slice_controller_syncs", "Reconciles of Services.", "result")?,
+            changes: counters(
+                "endpoint_slice_controller_changes",
+                "EndpointSlice writes, by operation.",
+                "operation",
+            )?,
+            syncs: counters(
+                "endpoint_slice_controller_syncs",
+                "Reconciles of the EndpointSlices of Services, by result.",
+                "result",
+            )?,
             preferring: metrics.own(preferring, || {
-                let help = "Services by their traffic distribution.";
+                let help = "Number of Services, by traffic distribution.";
                 IntGaugeVec::new(Opts::new(preferring, help), &["traffic_distribution"])
             })?,
             services: Mutex::default(),

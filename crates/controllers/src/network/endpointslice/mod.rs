@@ -59,7 +59,7 @@ const MANAGER: &str = "endpointslice-controller.k8s.io";
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "endpointslice-controller",
     aliases: &["endpointslice"],
-    description: "Keeps the EndpointSlices of each Service.",
+    description: "Creates and updates the EndpointSlices of each Service.",
     gates: &[],
     default: DefaultState::On,
     cloud: false,

@@ -55,31 +55,32 @@ impl Metrics {
         let registered = Self {
             ideal: gauge(
                 "endpoint_slice_mirroring_controller_desired_endpoint_slices",
-                "EndpointSlices that there would be if endpoints filled them as well as possible.",
+                "Number of EndpointSlices with optimal distribution of endpoints.",
             )?,
             slices: gauge("endpoint_slice_mirroring_controller_num_endpoint_slices", "EndpointSlices.")?,
             endpoints: gauge(
                 "endpoint_slice_mirroring_controller_endpoints_desired",
-                "Endpoints that there should be.",
+                "Number of desired endpoints.",
             )?,
             added: sizes(
                 "endpoint_slice_mirroring_controller_endpoints_added_per_sync",
-                "Endpoints added by each reconcile.",
+                "Endpoints added by each reconcile of mirrored Endpoints.",
             )?,
             updated: sizes(
                 "endpoint_slice_mirroring_controller_endpoints_updated_per_sync",
-                "Endpoints changed by each reconcile.",
+                "Endpoints updated by each reconcile of mirrored Endpoints.",
             )?,
             removed: sizes(
                 "endpoint_slice_mirroring_controller_endpoints_removed_per_sync",
-                "Endpoints removed by each reconcile.",
+                "Endpoints removed by each reconcile of mirrored Endpoints.",
             )?,
             skipped: sizes(
                 "endpoint_slice_mirroring_controller_addresses_skipped_per_sync",
-                "Addresses that each reconcile left out, because they are none or too many.",
+                "Addresses skipped by each reconcile of mirrored Endpoints because they are invalid or exceed the \
+                 limit.",
             )?,
             changes: metrics.own(changes, || {
-                IntCounterVec::new(Opts::new(changes, "EndpointSlices written."), &["operation"])
+                IntCounterVec::new(Opts::new(changes, "EndpointSlice writes, by operation."), &["operation"])
             })?,
             took: metrics.histogram(
                 "endpoint_slice_mirroring_controller_endpoints_sync_duration",

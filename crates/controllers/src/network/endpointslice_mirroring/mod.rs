@@ -55,7 +55,7 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(100);
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "endpointslice-mirroring-controller",
     aliases: &["endpointslicemirroring"],
-    description: "Mirrors Endpoints that users make into EndpointSlices.",
+    description: "Mirrors user-created Endpoints to EndpointSlices.",
     gates: &[],
     default: DefaultState::On,
     cloud: false,

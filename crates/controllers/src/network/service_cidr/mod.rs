@@ -54,7 +54,7 @@ const WORKERS: usize = 5;
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "service-cidr-controller",
     aliases: &[],
-    description: "Keeps a ServiceCIDR from being deleted while addresses of it are in use.",
+    description: "Prevents deletion of a ServiceCIDR while its addresses are in use.",
     gates: &["MultiCIDRServiceAllocator"],
     default: DefaultState::On,
     cloud: false,

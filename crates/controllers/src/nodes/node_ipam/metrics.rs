@@ -26,22 +26,25 @@ impl Metrics {
         Ok(Self {
             allocations: metrics.counters(
                 "node_ipam_controller_cidrset_cidrs_allocations_total",
-                "Blocks of a cluster's range that were taken.",
+                "Allocations of CIDR blocks, by cluster CIDR.",
                 LABELS,
             )?,
             releases: metrics.counters(
                 "node_ipam_controller_cidrset_cidrs_releases_total",
-                "Blocks of a cluster's range that were given back.",
+                "Releases of CIDR blocks, by cluster CIDR.",
                 LABELS,
             )?,
-            most: gauge("node_ipam_controller_cirdset_max_cidrs", "Blocks of a cluster's range.")?,
+            most: gauge(
+                "node_ipam_controller_cirdset_max_cidrs",
+                "Number of CIDR blocks in the cluster CIDR.",
+            )?,
             usage: gauge(
                 "node_ipam_controller_cidrset_usage_cidrs",
-                "The part of a cluster's range that is taken, from 0 to 1.",
+                "Fraction of allocated CIDR blocks, from 0 to 1, by cluster CIDR.",
             )?,
             tries: metrics.histograms(
                 "node_ipam_controller_cidrset_allocation_tries_per_request",
-                "Blocks that were taken already, looked at before one was found.",
+                "Allocated CIDR blocks skipped before a free one was found, by cluster CIDR.",
                 LABELS,
                 vec![1.0, 5.0, 25.0, 125.0, 625.0],
             )?,

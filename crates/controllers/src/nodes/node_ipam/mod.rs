@@ -42,7 +42,7 @@ use view::View;
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "node-ipam-controller",
     aliases: &["nodeipam"],
-    description: "Gives each Node its ranges of Pod addresses.",
+    description: "Allocates the Pod CIDRs of each Node.",
     gates: &[],
     default: DefaultState::On,
     cloud: false,

@@ -31,20 +31,20 @@ pub(super) fn plan(view: &View, _: Timestamp) -> Plan<Note> {
     match &view.standing {
         Standing::Fits => plan.with_note(Note::default()),
         Standing::Misfits(why) => {
-            let error = format!("the node {} {why}", view.node.metadata.name);
+            let error = format!("node {} {why}", view.node.metadata.name);
             Plan { retry: Some(error), ..plan }.with_note(Note::default())
         }
         // kube-controller-manager does not start then, which every alert on restarts sees.
         // Differs: nodes-outside-the-ranges.
         Standing::Held(why) => Plan {
             steps: vec![Step::Emit(event(&view.node, "CIDRNotAvailable"))],
-            retry: Some(format!("no node gets a range: {why}")),
+            retry: Some(format!("allocation of Pod CIDRs is suspended: {why}")),
             ..plan
         }
         .with_note(waits),
         Standing::Full(range) => Plan {
             steps: vec![Step::Emit(event(&view.node, "CIDRNotAvailable"))],
-            retry: Some(format!("no block of {range} is left")),
+            retry: Some(format!("no free block in {range}")),
             ..plan
         }
         .with_note(waits),
@@ -89,10 +89,12 @@ fn event(node: &Node, reason: &'static str) -> EventSpec {
 pub(super) fn reasons(view: &View) -> Vec<String> {
     let ranges = view.node.spec.pod_cidrs.join(" and ");
     vec![match &view.standing {
-        Standing::Fits => format!("The node has its ranges of Pod addresses, {ranges}."),
-        Standing::Misfits(why) => format!("The node {why}; it is left as it is."),
-        Standing::Held(why) => format!("No node gets a range: {why}."),
-        Standing::Full(range) => format!("No block of {range} is left: it waits until a node goes."),
-        Standing::Gets(_) => "The node has no range yet, and there is a free block.".to_owned(),
+        Standing::Fits => format!("The node has the Pod CIDRs {ranges}."),
+        Standing::Misfits(why) => format!("The node {why}; it is not changed."),
+        Standing::Held(why) => format!("Allocation of Pod CIDRs is suspended: {why}."),
+        Standing::Full(range) => {
+            format!("The range {range} has no free block; the node waits until another node is deleted.")
+        }
+        Standing::Gets(_) => "The node has no Pod CIDR yet; a free block is allocated.".to_owned(),
     }]
 }

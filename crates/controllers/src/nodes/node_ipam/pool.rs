@@ -182,7 +182,7 @@ impl Pool {
             return held.spans(node).1.map_or(Standing::Fits, Standing::Misfits);
         }
         if let Some((stranger, why)) = held.strangers.first_key_value() {
-            return Standing::Held(format!("the node {stranger} was there before, and {why}"));
+            return Standing::Held(format!("the existing node {stranger} {why}"));
         }
         free_of_each(&held.ranges).map_or_else(Standing::Full, Standing::Gets)
     }
@@ -205,15 +205,18 @@ impl Held {
             let Some(ranged) = self.ranges.get(at) else {
                 return (
                     spans,
-                    Some(format!("has the range {text}, and --cluster-cidr has none of its place")),
+                    Some(format!("has the Pod CIDR {text}, and --cluster-cidr has fewer ranges")),
                 );
             };
             let Some(range) = parse_range(text) else {
-                return (spans, Some(format!("has a range that cannot be read: {text:?}")));
+                return (spans, Some(format!("has an invalid Pod CIDR: {text:?}")));
             };
             let Some(span) = ranged.blocks.span(&range) else {
                 let of = ranged.blocks.range();
-                return (spans, Some(format!("has the range {text}, which is not of {of} (--cluster-cidr)")));
+                return (
+                    spans,
+                    Some(format!("has the Pod CIDR {text}, which is not a block of {of} (--cluster-cidr)")),
+                );
             };
             spans.push(span);
         }

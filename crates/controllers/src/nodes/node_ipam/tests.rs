@@ -198,7 +198,7 @@ fn a_node_gets_one_block_of_each_range_in_one_patch_of_its_own() {
     let (pool, _) = pool("10.244.0.0/16,fd00::/48", &[]);
     let bare = node("a", &[]);
     let (plan, told) = looked_at(&pool, &bare);
-    assert_eq!(told, "The node has no range yet, and there is a free block.");
+    assert_eq!(told, "The node has no Pod CIDR yet; a free block is allocated.");
     let writes: Vec<_> = plan.writes().collect();
     let [write] = writes.as_slice() else { panic!("{writes:?}") };
     let Verb::Patch(Patch::Strategic(patch)) = &write.verb else { panic!("{write}") };
@@ -240,7 +240,7 @@ fn a_node_that_has_any_range_is_never_touched() {
     {
         let (plan, told) = looked_at(&pool, &node("a", ranges));
         assert!(plan.steps.is_empty() && plan.retry.is_none(), "{ranges:?}");
-        assert!(told.starts_with("The node has its ranges"), "{told}");
+        assert!(told.starts_with("The node has the Pod CIDRs"), "{told}");
     }
 }
 
@@ -253,8 +253,8 @@ fn half_an_allocation_is_none() {
     let waiting = node("c", &[]);
     let (plan, told) = looked_at(&pool, &waiting);
     assert_eq!(plan.writes().count(), 0);
-    assert_eq!(told, "No block of fd00::/63 is left: it waits until a node goes.");
-    assert_eq!(plan.retry.as_deref(), Some("no block of fd00::/63 is left"));
+    assert_eq!(told, "The range fd00::/63 has no free block; the node waits until another node is deleted.");
+    assert_eq!(plan.retry.as_deref(), Some("no free block in fd00::/63"));
     let [Step::Emit(event)] = plan.steps.as_slice() else { panic!("{:?}", plan.steps) };
     assert_eq!(event.message, "Node c status is now: CIDRNotAvailable");
     pool.commit(&Key::new("", "c"), plan.note);
@@ -275,18 +275,18 @@ fn half_an_allocation_is_none() {
 #[test]
 fn who_was_there_before_and_does_not_fit_keeps_all_from_getting_a_range() {
     for (ranges, why) in [
-        (&["10.9.0.0/24"][..], "has the range 10.9.0.0/24, which is not of 10.244.0.0/16 (--cluster-cidr)"),
-        (&["nonsense"], "has a range that cannot be read: \"nonsense\""),
         (
-            &["10.244.0.0/24", "fd00::/64"],
-            "has the range fd00::/64, and --cluster-cidr has none of its place",
+            &["10.9.0.0/24"][..],
+            "has the Pod CIDR 10.9.0.0/24, which is not a block of 10.244.0.0/16 (--cluster-cidr)",
         ),
+        (&["nonsense"], "has an invalid Pod CIDR: \"nonsense\""),
+        (&["10.244.0.0/24", "fd00::/64"], "has the Pod CIDR fd00::/64, and --cluster-cidr has fewer ranges"),
     ] {
         let (pool, _) = pool("10.244.0.0/16", &[]);
         let stranger = node("stranger", ranges);
         follow(&pool, None, Some(&stranger), true);
         let (plan, told) = looked_at(&pool, &stranger);
-        assert_eq!(plan.retry, Some(format!("the node stranger {why}")));
+        assert_eq!(plan.retry, Some(format!("node stranger {why}")));
         assert!(told.contains(why) && plan.steps.is_empty(), "{told}");
         let (plan, told) = looked_at(&pool, &node("new", &[]));
         assert_eq!(plan.writes().count(), 0);
@@ -294,7 +294,7 @@ fn who_was_there_before_and_does_not_fit_keeps_all_from_getting_a_range() {
         assert_eq!(event.message, "Node new status is now: CIDRNotAvailable");
         assert_eq!(
             plan.retry,
-            Some(format!("no node gets a range: the node stranger was there before, and {why}"))
+            Some(format!("allocation of Pod CIDRs is suspended: the existing node stranger {why}"))
         );
         assert!(told.contains(why), "{told}");
         pool.commit(&Key::new("", "new"), plan.note);

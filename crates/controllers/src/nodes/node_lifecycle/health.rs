@@ -113,7 +113,8 @@ impl Room<Note> for Health {
         if let Some(silent) = view.covered.silent_for {
             let silent = time(silent);
             return vec![format!(
-                "The watch of Leases has shown nothing new for {silent}: what is known of nodes may be old, and none is judged."
+                "The Lease watch has been silent for {silent}; cached node health may be stale, so no node is \
+                 evaluated."
             )];
         }
         let look = match &view.stage {
@@ -122,10 +123,10 @@ impl Room<Note> for Health {
         };
         let mut reasons = Vec::new();
         if look.fleet.is_stopped {
-            reasons.push("No node of any zone is ready: no pods are driven away from any.".to_owned());
+            reasons.push("No node in any zone is ready; evictions are stopped in all zones.".to_owned());
         }
         let nodes = look.tasks.len();
-        reasons.push(format!("{} {} to be seen to.", count(nodes, "node"), verb(nodes, "is", "are")));
+        reasons.push(format!("{} {} an update.", count(nodes, "node"), verb(nodes, "needs", "need")));
         reasons
     }
 }

@@ -27,25 +27,25 @@ impl Metrics {
             metrics.own(name, || GaugeVec::new(Opts::new(name, help), &["zone"]))
         };
         Ok(Self {
-            size: gauge("node_collector_zone_size", "Nodes of a zone that count.")?,
-            health: gauge("node_collector_zone_health", "How many of a zone's nodes are ready, in percent.")?,
+            size: gauge("node_collector_zone_size", "Number of registered nodes, by zone.")?,
+            health: gauge("node_collector_zone_health", "Percentage of ready nodes, by zone.")?,
             unhealthy: gauge(
                 "node_collector_unhealthy_nodes_in_zone",
-                "Nodes of a zone that are not ready.",
+                "Number of nodes that are not ready, by zone.",
             )?,
             evictions: metrics.counters(
                 "node_collector_evictions_total",
-                "Nodes of a zone whose pods were driven away for their health.",
+                "Nodes whose pods were evicted because of node health, by zone.",
                 &["zone"],
             )?,
             one: metrics.histogram(
                 "node_collector_update_node_health_duration_seconds",
-                "Duration of a look at one node.",
+                "Duration of a health update of one node in seconds.",
                 exponential_buckets(0.001, 4.0, 8)?,
             )?,
             all: metrics.histogram(
                 "node_collector_update_all_nodes_health_duration_seconds",
-                "Duration of a look at all nodes.",
+                "Duration of a health update of all nodes in seconds.",
                 exponential_buckets(0.01, 4.0, 8)?,
             )?,
         })

@@ -67,7 +67,7 @@ const DEBOUNCE: Duration = Duration::from_millis(100);
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "node-lifecycle-controller",
     aliases: &["nodelifecycle"],
-    description: "Marks silent Nodes as unhealthy and taints them.",
+    description: "Marks Nodes without heartbeats as unhealthy and taints them.",
     gates: &[],
     default: DefaultState::On,
     cloud: false,

@@ -50,16 +50,16 @@ pub(super) fn reasons(view: &View) -> Vec<String> {
     if let Some(silent) = view.covered.silent_for {
         let silent = time(silent);
         reasons.push(format!(
-            "The watch of Leases has shown nothing new for {silent}: that time counts against no node."
+            "The Lease watch has been silent for {silent}; this time is not counted as silence of a node."
         ));
     }
     let ready = condition(node, "Ready").unwrap_or("absent");
     let silence = match &view.known {
-        None => "it has not been looked at yet".to_owned(),
+        None => "its health has not been evaluated yet".to_owned(),
         Some(known) => {
             let silence = time(view.covered.time.saturating_sub(known.alive_at));
             format!(
-                "its last sign of life came {silence} ago, and {} are allowed",
+                "its last heartbeat was {silence} ago, and the grace period is {}",
                 time(known.grace(&view.rules))
             )
         }
@@ -69,17 +69,20 @@ pub(super) fn reasons(view: &View) -> Vec<String> {
         let (unready, all) = (zone.size.unready, zone.size.all());
         let is = verb(unready, "is", "are");
         let what = match zone.interval(&view.rules.zones) {
-            _ if view.is_stopped => "as in all zones: no node is tainted for eviction".to_owned(),
-            None => "too many of a small zone: none of them is tainted for eviction".to_owned(),
+            _ if view.is_stopped => "as in all zones, so no node is tainted for eviction".to_owned(),
+            None => "too many for a small zone, so none of them is tainted for eviction".to_owned(),
             Some(interval) => format!("so one of them is tainted for eviction every {}", time(interval)),
         };
-        reasons.push(format!("Of {} in its zone {unready} {is} not ready, {what}.", count(all, "node")));
+        reasons.push(format!("In its zone, {unready} of {} {is} not ready, {what}.", count(all, "node")));
     }
     if is_driven(node) {
         let keys =
             [NOT_READY, UNREACHABLE].into_iter().filter(|key| has(node, key, super::taints::NO_EXECUTE));
         let keys: Vec<_> = keys.collect();
-        reasons.push(format!("It has the taint {}: pods that do not tolerate it leave.", keys.join(" and ")));
+        reasons.push(format!(
+            "The node has the taint {}; pods that do not tolerate it are evicted.",
+            keys.join(" and ")
+        ));
     }
     reasons
 }

@@ -113,10 +113,10 @@ impl Room for Pods {
     fn reasons(view: &Stranded, _: Timestamp) -> Vec<String> {
         let node = &view.pod.spec.node_name;
         let follows = if view.is_judged {
-            "it is said to be not ready either"
+            "the pod is marked as not ready"
         } else {
-            "nothing is said of it before the node was looked at"
+            "the pod is not changed before the node's health is evaluated"
         };
-        vec![format!("The node {node} is not ready, and the pod still is: {follows}.")]
+        vec![format!("The node {node} is not ready, and the pod is ready; {follows}.")]
     }
 }

@@ -28,11 +28,11 @@ impl Metrics {
         Ok(Self {
             deletions: metrics.counter(
                 "taint_eviction_controller_pod_deletions_total",
-                "Pods that were deleted since the controller was started.",
+                "Pods deleted by taint eviction since the controller started.",
             )?,
             duration: metrics.histogram(
                 "taint_eviction_controller_pod_deletion_duration_seconds",
-                "Time from when a pod was to go to the answer of its delete, in seconds.",
+                "Time from when a pod was due for eviction to the response to its delete request, in seconds.",
                 BOUNDS.to_vec(),
             )?,
             under_way: Mutex::default(),

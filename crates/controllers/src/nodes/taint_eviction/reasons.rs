@@ -8,11 +8,11 @@ use coxswain_machinery::model::words::time;
 
 pub(super) fn reasons(view: &View) -> Vec<String> {
     let Some(pod) = &view.pod else {
-        return vec!["The pod is gone: there is nothing to wait for any more.".to_owned()];
+        return vec!["The pod does not exist; no eviction is pending.".to_owned()];
     };
     let node = &pod.spec.node_name;
     let why = match view.verdict() {
-        None => format!("The node {node} is gone"),
+        None => format!("The node {node} does not exist"),
         Some(Verdict::Untainted) => format!("The node {node} has no NoExecute taint"),
         Some(Verdict::Stays) => format!("The pod tolerates every NoExecute taint of the node {node}"),
         Some(Verdict::StaysFor(for_long, taint)) => {
@@ -24,16 +24,20 @@ pub(super) fn reasons(view: &View) -> Vec<String> {
         }
     };
     let what = match view.decision() {
-        Decision::Stay => "it stays".to_owned(),
+        Decision::Stay => "the pod is kept".to_owned(),
         Decision::Wait(until) => {
-            format!("it is deleted in {}, unless it may stay then", time(until.saturating_sub(view.now)))
+            format!(
+                "the pod is deleted in {}, unless its tolerations or the taints change",
+                time(until.saturating_sub(view.now))
+            )
         }
-        Decision::Go(_) => "it is deleted now".to_owned(),
+        Decision::Go(_) => "the pod is deleted now".to_owned(),
     };
-    let mut reasons = vec![format!("{why}: {what}.")];
+    let mut reasons = vec![format!("{why}; {what}.")];
     if view.taint().is_some() && view.state().is_some() {
         reasons.push(
-            "The time runs from when this process first saw a reason, and other taints or tolerations do not move it."
+            "The time counts from when this process first saw such a taint; changes of taints or tolerations do not \
+             restart it."
                 .to_owned(),
         );
     }

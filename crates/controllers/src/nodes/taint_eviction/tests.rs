@@ -523,31 +523,31 @@ fn a_pod_concerns_itself_when_it_is_bound_or_tolerates_something_else() {
 fn reasons_name_the_taint_and_the_time() {
     let reasons = |bench: &Bench| Controller::reasons(&bench.view(&[]).unwrap(), now()).join(" ");
     for (on, tolerations, expected) in [
-        (&[][..], vec![], "The node one has no NoExecute taint: it stays."),
+        (&[][..], vec![], "The node one has no NoExecute taint; the pod is kept."),
         (
             &["a"],
             vec![exists("a", None)],
-            "The pod tolerates every NoExecute taint of the node one: it stays.",
+            "The pod tolerates every NoExecute taint of the node one; the pod is kept.",
         ),
         (
             &["a=b"],
             vec![],
-            "The pod does not tolerate the taint a=b:NoExecute of the node one: it is deleted now.",
+            "The pod does not tolerate the taint a=b:NoExecute of the node one; the pod is deleted now.",
         ),
         (
             &["a"],
             vec![exists("a", Some(300))],
-            "The pod tolerates the taint a:NoExecute of the node one for 5m: it is deleted in 5m, unless it may stay \
-             then.",
+            "The pod tolerates the taint a:NoExecute of the node one for 5m; the pod is deleted in 5m, unless its \
+             tolerations or the taints change.",
         ),
     ] {
         assert_eq!(reasons(&Bench::new(on, tolerations)), expected);
     }
     let bench = Bench::new(&["a"], vec![exists("a", Some(300))]);
     bench.reconcile();
-    assert!(reasons(&bench).contains("The time runs from when this process first saw a reason"));
+    assert!(reasons(&bench).contains("The time counts from when this process first saw such a taint"));
     bench.room.pods.store().remove_key(&Key::new("ns", "web"), "9");
-    assert!(reasons(&bench).starts_with("The pod is gone"));
+    assert!(reasons(&bench).starts_with("The pod does not exist"));
 }
 
 #[test]

@@ -72,7 +72,7 @@ pub(super) fn observe(
     view.node = match read.object(&NODES, &place) {
         None => return Ok(Observation::Needs(vec![TAINTED_NODE.of(Read::Object(&NODES, place))])),
         Some(Ok(found)) => found.cloned().and_then(downcast),
-        Some(Err(error)) => return Err(ObserveError::Retry(format!("cannot read its node: {error}"))),
+        Some(Err(error)) => return Err(ObserveError::Retry(format!("read node of the pod: {error}"))),
     };
     Ok(Observation::View(view))
 }

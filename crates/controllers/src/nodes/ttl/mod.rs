@@ -36,7 +36,7 @@ const WORKERS: usize = 5;
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "ttl-controller",
     aliases: &["ttl"],
-    description: "Tells kubelets, by the size of the cluster, how long they may cache Secrets and ConfigMaps.",
+    description: "Sets the time for which kubelets may cache Secrets and ConfigMaps, by cluster size.",
     gates: &[],
     default: DefaultState::On,
     cloud: false,

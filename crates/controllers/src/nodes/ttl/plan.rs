@@ -38,12 +38,13 @@ fn is_said(view: &View) -> bool {
 pub(super) fn reasons(view: &View) -> Vec<String> {
     let nodes = count(view.count, "node");
     let cached = match view.seconds {
-        0 => "its kubelet asks for Secrets and ConfigMaps each time".to_owned(),
+        0 => "the node's kubelet does not cache Secrets and ConfigMaps".to_owned(),
         seconds => {
             let seconds = time(Duration::from_secs(u64::from(seconds)));
-            format!("its kubelet may cache Secrets and ConfigMaps for {seconds}")
+            format!("the node's kubelet may cache Secrets and ConfigMaps for {seconds}")
         }
     };
-    let what = if is_said(view) { "which the annotation says" } else { "which the annotation is to say" };
-    vec![format!("The cluster has {nodes}: {cached}, {what}.")]
+    let what =
+        if is_said(view) { "and the annotation is up to date" } else { "and the annotation is updated" };
+    vec![format!("The cluster has {nodes}; {cached}, {what}.")]
 }

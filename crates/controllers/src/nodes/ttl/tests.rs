@@ -124,15 +124,14 @@ fn reasons_tell_of_the_size() {
     };
     assert_eq!(
         reasons(&room(101, None)),
-        [
-            "The cluster has 101 nodes: its kubelet may cache Secrets and ConfigMaps for 15s, which the annotation is to \
-          say."
-        ]
+        ["The cluster has 101 nodes; the node's kubelet may cache Secrets and ConfigMaps for 15s, and the \
+             annotation is updated."]
     );
     assert_eq!(
         reasons(&room(1, Some("0"))),
         [
-            "The cluster has 1 node: its kubelet asks for Secrets and ConfigMaps each time, which the annotation says."
+            "The cluster has 1 node; the node's kubelet does not cache Secrets and ConfigMaps, and the annotation \
+             is up to date."
         ]
     );
 }

@@ -20,11 +20,11 @@ impl Metrics {
         Ok(Self {
             created: metrics.counter(
                 "ephemeral_volume_controller_create_total",
-                "Requests to create the claim of an ephemeral volume.",
+                "Requests to create PersistentVolumeClaims of ephemeral volumes.",
             )?,
             failed: metrics.counter(
                 "ephemeral_volume_controller_create_failures_total",
-                "Requests to create the claim of an ephemeral volume that failed.",
+                "Failed requests to create PersistentVolumeClaims of ephemeral volumes.",
             )?,
         })
     }

@@ -40,7 +40,7 @@ use view::View;
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "ephemeral-volume-controller",
     aliases: &["ephemeral-volume"],
-    description: "Makes the PersistentVolumeClaims of ephemeral volumes in Pods.",
+    description: "Creates the PersistentVolumeClaims of ephemeral volumes in Pods.",
     gates: &[],
     default: DefaultState::On,
     cloud: false,

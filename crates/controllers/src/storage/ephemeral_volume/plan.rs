@@ -81,14 +81,15 @@ pub(super) fn reasons(view: &View) -> Vec<String> {
     let mut reasons = Vec::new();
     for EphemeralVolume { name, claim, found, .. } in &view.volumes {
         match found {
-            Found::Ours => reasons.push(format!("The claim {claim} of the volume {name} is there.")),
+            Found::Ours => reasons.push(format!("The claim {claim} of the volume {name} exists.")),
             Found::Nothing => {
-                reasons.push(format!("The volume {name} has no claim: {claim} is made from its template."));
+                reasons
+                    .push(format!("The volume {name} has no claim; {claim} is created from its template."));
             }
             Found::Stranger => {
                 reasons.push(format!(
-                    "The claim {claim} is there and this pod is not its controller: the volume {name} waits until it is gone, and \
-                     volumes behind it wait, too."
+                    "The claim {claim} exists and is not controlled by this pod; the volume {name} and all later \
+                     volumes wait until the claim is deleted."
                 ));
                 break;
             }

@@ -236,7 +236,7 @@ fn it_says_what_a_volume_waits_for() {
     let said =
         Controller::reasons(&view(&pod(&["a", "b", "c", "d"]), &claims).unwrap(), Timestamp::UNIX_EPOCH);
     assert_eq!(said.len(), 3, "{said:?}");
-    assert!(said[0].contains("web-a of the volume a is there"));
-    assert!(said[1].contains("web-b is made from its template"));
-    assert!(said[2].contains("this pod is not its controller"));
+    assert!(said[0].contains("web-a of the volume a exists"));
+    assert!(said[1].contains("web-b is created from its template"));
+    assert!(said[2].contains("is not controlled by this pod"));
 }

@@ -35,7 +35,7 @@ impl Metrics {
             operations: Operations::register(metrics)?,
             forced: metrics.counters(
                 "attach_detach_controller_attachdetach_controller_forced_detaches",
-                "Volumes that were taken away whatever their nodes said.",
+                "Volumes detached by force, by reason.",
                 &["reason"],
             )?,
         })
@@ -78,9 +78,9 @@ impl Census {
     /// The gauges, registered.
     pub(super) fn register(metrics: &RoomMetrics) -> Result<Self, prometheus::Error> {
         metrics.own(IN_USE, || {
-            let help = "Volumes of pods on nodes, by node and plugin.";
+            let help = "Number of volumes in use by pods, by node and plugin.";
             let in_use = IntGaugeVec::new(Opts::new(IN_USE, help), &["node", "volume_plugin"])?;
-            let help = "Volumes that are wanted on nodes, and that nodes have, by plugin.";
+            let help = "Number of volumes in the desired and in the actual state, by plugin.";
             let total = IntGaugeVec::new(Opts::new(TOTAL, help), &["plugin_name", "state"])?;
             Ok(Self(Arc::new(Counts { in_use, total, world: Mutex::default() })))
         })

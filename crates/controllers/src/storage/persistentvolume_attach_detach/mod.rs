@@ -82,7 +82,7 @@ const NODES_AT_ONCE: usize = 100;
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "persistentvolume-attach-detach-controller",
     aliases: &["attachdetach"],
-    description: "Attaches volumes to the Nodes that need them and detaches them afterwards.",
+    description: "Attaches volumes to the Nodes whose Pods need them, and detaches unused volumes.",
     gates: &[],
     default: DefaultState::On,
     cloud: false,

@@ -10,11 +10,9 @@ use coxswain_machinery::model::words::{names, time};
 pub(super) fn reasons(view: &View) -> Vec<String> {
     let mut said = Vec::new();
     if view.node.is_none() {
-        said.push("There is no such node.".to_owned());
+        said.push("The node does not exist.".to_owned());
     } else if !view.book.is_managed {
-        said.push(
-            "Volumes are attached to this node by its kubelet: what pods want is not looked at.".to_owned(),
-        );
+        said.push("The kubelet of this node attaches volumes; the controller attaches none.".to_owned());
     }
     for (volume, held) in &view.book.held {
         let name = name(volume, held);
@@ -23,10 +21,13 @@ pub(super) fn reasons(view: &View) -> Vec<String> {
                 let left = time(PATIENCE.saturating_sub(view.at.saturating_sub(operation.since)));
                 match operation.task {
                     Task::Attach => {
-                        format!("{name} is being attached: its attacher is waited for, for {left} at most.")
+                        format!(
+                            "{name} is being attached; the controller waits for the CSI attacher for at most {left}."
+                        )
                     }
                     Task::Detach => format!(
-                        "{name} is being detached: its attacher is waited for, for {left} at most. Then it is asked again."
+                        "{name} is being detached; the controller waits for the CSI attacher for at most {left}, \
+                         then retries."
                     ),
                 }
             }
@@ -42,7 +43,7 @@ pub(super) fn reasons(view: &View) -> Vec<String> {
         }
     }
     if said.is_empty() {
-        said.push("No volume is attached to this node, and none is wanted.".to_owned());
+        said.push("No volume is attached to this node, and no pod needs one.".to_owned());
     }
     said
 }
@@ -54,35 +55,37 @@ fn name(volume: &str, held: &Held) -> String {
 
 fn unwanted(view: &View, volume: &str, name: &str, held: &Held) -> String {
     if held.source.is_none() {
-        return format!("{name} is of no known plugin: it is left as it is.");
+        return format!("{name} has an unknown plugin; it is not detached.");
     }
     let is_ready = view.node.as_deref().is_some_and(Node::is_ready);
     let ready = if is_ready { "ready" } else { "not ready" };
     let mounted = if view.book.in_use.contains(volume) {
-        "The node says that it is mounted, and"
+        "The node reports it as mounted and"
     } else {
-        "The node has yet to say whether it is mounted, and"
+        "The node has not reported whether it is mounted and"
     };
     match leave(view, volume, held) {
         Leave::BacksOff(left) => {
-            format!("{name} could not be detached: it is tried again in {}.", time(left))
+            format!("{name} could not be detached; the detach is retried in {}.", time(left))
         }
         Leave::Mounted if is_ready => {
-            format!("{name} is wanted by no pod. {mounted} is {ready}: it is waited for.")
+            format!("{name} is used by no pod. {mounted} is {ready}; the detach waits for the node.")
         }
         Leave::Mounted => format!(
-            "{name} is wanted by no pod. {mounted} is {ready}: \
-             it is not detached by force, as --disable-force-detach-on-timeout says."
+            "{name} is used by no pod. {mounted} is {ready}; --disable-force-detach-on-timeout prevents a forced \
+             detach."
         ),
         Leave::Forced(left) => format!(
-            "{name} is wanted by no pod. {mounted} is {ready}: \
-             it is detached by force in {}, or at once with the taint node.kubernetes.io/out-of-service.",
+            "{name} is used by no pod. {mounted} is {ready}; it is detached by force in {}, or immediately with the \
+             taint node.kubernetes.io/out-of-service.",
             time(left)
         ),
         Leave::Go if view.node.as_deref().is_some_and(|node| lists(node, volume)) => {
-            format!("{name} is wanted by no pod: it leaves the node's list, and is detached then.")
+            format!(
+                "{name} is used by no pod; it is removed from the node's status.volumesAttached and then detached."
+            )
         }
-        Leave::Go => format!("{name} is wanted by no pod: it is detached."),
+        Leave::Go => format!("{name} is used by no pod; it is detached."),
     }
 }
 
@@ -91,7 +94,7 @@ fn wanted(view: &View, volume: &str, name: &str, held: Option<&Held>) -> String 
         return format!("{name} is attached.");
     }
     if let Some(left) = held.and_then(|held| held.backs_off(Task::Attach, view.at)) {
-        return format!("{name} could not be attached: it is tried again in {}.", time(left));
+        return format!("{name} could not be attached; the attach is retried in {}.", time(left));
     }
     let others = view.elsewhere.get(volume).map(Vec::as_slice).unwrap_or_default();
     let others: Vec<&str> = others
@@ -100,8 +103,11 @@ fn wanted(view: &View, volume: &str, name: &str, held: Option<&Held>) -> String 
         .map(|other| other.node.as_str())
         .collect();
     if others.is_empty() {
-        format!("{name} is wanted, and is about to be attached.")
+        format!("{name} is needed by a pod and is attached next.")
     } else {
-        format!("{name} is for one node, and {} has it: that is waited for.", names(others))
+        format!(
+            "{name} can be attached to one node only; the attach waits until it is detached from {}.",
+            names(others)
+        )
     }
 }

@@ -117,7 +117,7 @@ pub(super) fn observe(world: &World, key: &Key, failures: &[Failure], read: &Rea
         (Some(node), _) => Live::Is(Arc::clone(node)),
         (None, Some(Ok(found))) => found.cloned().and_then(downcast::<Node>).map_or(Live::Gone, Live::Is),
         (None, Some(Err(error))) => {
-            unreadable.push(format!("{NODES} {name} cannot be read: {}", error.message()));
+            unreadable.push(format!("read {NODES} {name}: {}", error.message()));
             Live::Unreadable
         }
         (None, None) => Live::Unasked,
@@ -167,7 +167,7 @@ pub(super) fn observe(world: &World, key: &Key, failures: &[Failure], read: &Rea
                 .and_then(downcast::<VolumeAttachment>)
                 .map_or(LiveAttachment::Gone, LiveAttachment::Is),
             Some(Err(error)) => {
-                unreadable.push(format!("{VOLUME_ATTACHMENTS} {name} cannot be read: {}", error.message()));
+                unreadable.push(format!("read {VOLUME_ATTACHMENTS} {name}: {}", error.message()));
                 LiveAttachment::Unreadable { is_forbidden: error.code() == 403 }
             }
         };

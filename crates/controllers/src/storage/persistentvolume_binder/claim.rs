@@ -238,7 +238,7 @@ fn bind(
     let of_claim = Chain::of_claim(claim).then("", writes::claim_link(claim, volume))?;
     let Some(status) = writes::claim_bound(claim, volume, view.settings.knows_attributes) else {
         all.extend(of_claim.steps());
-        let retry = Some(format!("the volume {} does not say how large it is", volume.metadata.name));
+        let retry = Some(format!("volume {} has no storage capacity", volume.metadata.name));
         return Ok(Plan { retry, ..steps(all) });
     };
     all.extend(of_claim.then("status", status)?.steps());

@@ -59,46 +59,48 @@ impl Metrics {
         Ok(Self {
             durations: metrics.bounded_histograms(
                 "volume_operation_total_seconds",
-                "Time from when a volume was asked for, or reclaimed, until it was bound, or gone.",
+                "Time from the start of provisioning or deletion of a volume to its end, in seconds.",
                 &OPERATION,
                 BOUNDS.to_vec(),
             )?,
             errors: metrics.bounded_counters(
                 "volume_operation_errors_total",
-                "Attempts to provision or delete a volume that failed.",
+                "Failed attempts to provision or delete a volume.",
                 &OPERATION,
                 &["plugin_name"],
             )?,
             defaulted: metrics.counter(
                 "retroactive_storageclass_total",
-                "Claims that were to get the default class after they had been made.",
+                "Attempts to assign a default StorageClass retroactively, including failed ones.",
             )?,
-            default_errors: metrics
-                .counter("retroactive_storageclass_errors_total", "Those among them that did not.")?,
+            default_errors: metrics.counter(
+                "retroactive_storageclass_errors_total",
+                "Failed attempts to assign a default StorageClass retroactively.",
+            )?,
             directories: Operations::register(metrics)?,
             volumes: gauges(
                 "pv_collector_total_pv_count",
-                "PersistentVolumes, by plugin and mode.",
+                "Number of PersistentVolumes, by plugin and volume mode.",
                 &["plugin_name", "volume_mode"],
             )?,
             bound_volumes: gauges(
                 "pv_collector_bound_pv_count",
-                "PersistentVolumes that are bound.",
+                "Number of bound PersistentVolumes, by StorageClass.",
                 &["storage_class"],
             )?,
             unbound_volumes: gauges(
                 "pv_collector_unbound_pv_count",
-                "PersistentVolumes that are not bound.",
+                "Number of unbound PersistentVolumes, by StorageClass.",
                 &["storage_class"],
             )?,
             bound_claims: gauges(
                 "pv_collector_bound_pvc_count",
-                "PersistentVolumeClaims that are bound.",
+                "Number of bound PersistentVolumeClaims.",
                 &CLAIM,
             )?,
             unbound_claims: gauges(
                 "pv_collector_unbound_pvc_count",
-                "PersistentVolumeClaims that are not bound.",
+                "Number of unbound PersistentVolumeClaims.",
                 &CLAIM,
             )?,
             clocks: Mutex::default(),

@@ -76,7 +76,7 @@ pub const DIRECTORIES: &str = "directories";
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "persistentvolume-binder-controller",
     aliases: &["persistentvolume-binder"],
-    description: "Binds PersistentVolumeClaims to PersistentVolumes and has volumes provisioned.",
+    description: "Binds PersistentVolumeClaims to PersistentVolumes and requests provisioning.",
     gates: &[],
     default: DefaultState::On,
     cloud: false,

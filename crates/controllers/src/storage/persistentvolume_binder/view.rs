@@ -420,7 +420,7 @@ fn live<T: Object>(
 }
 
 fn unreadable(what: &str, error: &ApiError) -> Pending {
-    Pending::Failed(ObserveError::Retry(format!("{what} cannot be read: {}", error.message())))
+    Pending::Failed(ObserveError::Retry(format!("read {what}: {}", error.message())))
 }
 
 /// Whom a volume is bound to, as the API server has it.

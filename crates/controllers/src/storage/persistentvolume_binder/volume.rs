@@ -178,7 +178,8 @@ fn carry_out(held: &Held, verdict: Verdict, now: Timestamp, note: &mut Note) -> 
         Verdict::ClaimIsNext => Ok(Plan::default()),
         Verdict::Reclaim(what) => reclaimed(held, &what, now, note),
         Verdict::Unsure => {
-            let retry = "whether its claim is there is not known".to_owned();
+            let retry =
+                "the deletion of the volume's claim is not confirmed with the API server yet".to_owned();
             Ok(Plan { retry: Some(retry), ..Plan::default() })
         }
         Verdict::Broken(why) => Ok(Plan { retry: Some(why), ..Plan::default() }),

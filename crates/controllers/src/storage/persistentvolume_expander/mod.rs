@@ -48,7 +48,7 @@ const WORKERS: i32 = 10;
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "persistentvolume-expander-controller",
     aliases: &["persistentvolume-expander"],
-    description: "Grows volumes whose claims ask for more.",
+    description: "Expands volumes whose claims request more storage.",
     gates: &[],
     default: DefaultState::On,
     cloud: false,

@@ -7,32 +7,32 @@ use super::view::{View, text};
 pub(super) fn reasons(view: &View) -> Vec<String> {
     let claim = &view.claim;
     let (wanted, has) = (text(&claim.spec.resources.requests), text(&claim.status.capacity));
-    let asks = format!("The claim asks for {wanted} and has {has}");
+    let asks = format!("The claim requests {wanted} and has {has}");
     let said = match verdict(view) {
-        Verdict::Unbound => "The claim is not bound: there is no volume to grow.".to_owned(),
-        Verdict::Satisfied => format!("{asks}: there is nothing to grow."),
+        Verdict::Unbound => "The claim is not bound; it has no volume to expand.".to_owned(),
+        Verdict::Satisfied => format!("{asks}; no expansion is needed."),
         Verdict::Migrated(of) => format!(
-            "{asks}. Its volume of {} was migrated to CSI: the resizer of {} is waited for.",
+            "{asks}. Its volume of {} was migrated to CSI; the resizer of {} must expand it.",
             of.plugin, of.driver
         ),
         Verdict::External => {
-            format!(
-                "{asks}. Its volume is grown by whoever provides it, a CSI resizer mostly: that is waited for."
-            )
+            format!("{asks}. An external controller, usually a CSI resizer, must expand its volume.")
         }
-        Verdict::Flex(driver, course) => format!("{asks}. Its volume is {driver}'s: {}.", next(&course)),
+        Verdict::Flex(driver, course) => {
+            format!("{asks}. Its volume uses the driver {driver}: {}.", next(&course))
+        }
     };
     vec![said]
 }
 
 fn next(course: &Course) -> String {
     match course {
-        Course::Finish => "the node has grown it, and the volume's annotation goes".to_owned(),
-        Course::Grow(size) => format!("it grows to {size}"),
-        Course::Go => "it has grown, and the node is told".to_owned(),
-        Course::MarkPending => "the node could not grow its file system, and is told to try again".to_owned(),
-        Course::Wait => {
-            "it has grown, and its file system grows on the node, when a pod uses it there".to_owned()
+        Course::Finish => "the node has expanded it, and the volume's annotation is removed".to_owned(),
+        Course::Grow(size) => format!("it is expanded to {size}"),
+        Course::Go => "it is expanded, and the claim is marked for expansion on the node".to_owned(),
+        Course::MarkPending => {
+            "the node failed to expand its file system, and the claim is marked for a retry".to_owned()
         }
+        Course::Wait => "it is expanded, and the node expands its file system when a pod uses it".to_owned(),
     }
 }

@@ -255,11 +255,14 @@ fn it_says_what_is_waited_for() {
         Controller::reasons(&view(claim, volume), now()).remove(0)
     };
     assert!(
-        said(&claim("2Gi", "1Gi"), &csi("1Gi")).contains("asks for 2Gi and has 1Gi. Its volume is grown by")
+        said(&claim("2Gi", "1Gi"), &csi("1Gi")).contains("requests 2Gi and has 1Gi. An external controller")
     );
-    assert!(said(&claim("1Gi", "1Gi"), &csi("1Gi")).contains("nothing to grow"));
+    assert!(said(&claim("1Gi", "1Gi"), &csi("1Gi")).contains("no expansion is needed"));
     assert!(said(&claim("2Gi", "1Gi"), &in_tree("1Gi")).contains("the resizer of ebs.csi.aws.com"));
-    assert!(said(&claim("2Gi", "1Gi"), &flexible("1Gi")).contains("example.com/d's: it grows to 2Gi"));
+    assert!(
+        said(&claim("2Gi", "1Gi"), &flexible("1Gi"))
+            .contains("uses the driver example.com/d: it is expanded to 2Gi")
+    );
     let mut pending = claim("2Gi", "");
     pending.status.phase = "Pending".into();
     assert!(said(&pending, &csi("1Gi")).contains("not bound"));

@@ -48,7 +48,7 @@ pub(super) fn observe(room: &Controller, key: &Key, read: &Reads) -> Result<Obse
             Some(volume) if is_of(&volume, &claim) => {
                 Ok(Observation::View(View { claim, volume: Some(volume), has_begun }))
             }
-            _ => retry(format!("the volume {name} of the claim {key} is not bound to it")),
+            _ => retry(format!("volume {name} of claim {key} is not bound to the claim")),
         },
     }
 }

@@ -52,7 +52,7 @@ const WORKERS: usize = 64;
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "persistentvolumeclaim-protection-controller",
     aliases: &["pvc-protection"],
-    description: "Keeps a PersistentVolumeClaim from being deleted while a Pod uses it.",
+    description: "Prevents deletion of a PersistentVolumeClaim while a Pod uses it.",
     gates: &[],
     default: DefaultState::On,
     cloud: false,

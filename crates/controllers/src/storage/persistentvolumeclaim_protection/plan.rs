@@ -90,16 +90,16 @@ pub(super) fn reasons(view: &View) -> Vec<String> {
     let mut reasons = finalizers::reasons(&view.claim.metadata, FINALIZER, "claim", holders);
     if view.is_live {
         reasons.push(
-            "The cache knows no pod that uses the claim: a live list of the namespace's pods decided."
+            "The cache has no pod that uses the claim; the pods of the namespace were listed live to confirm it."
                 .to_owned(),
         );
     }
     match view.is_used {
         Some(true) => {
-            reasons.push("A pod that has not ended names the claim: it is said to be used.".to_owned());
+            reasons.push("An unfinished pod references the claim; the claim is marked as used.".to_owned());
         }
         Some(false) => {
-            reasons.push("No pod that has not ended names the claim: it is said to be unused.".to_owned());
+            reasons.push("No unfinished pod references the claim; the claim is marked as unused.".to_owned());
         }
         None => {}
     }

@@ -413,14 +413,11 @@ fn it_says_who_holds_a_claim() {
     };
     let going = claim(&[FINALIZER], true);
     let told = said(&[pod(|_| {})], &[], false, &going);
-    assert!(told.contains("stays because web is bound to a node and uses it"), "{told}");
+    assert!(told.contains("pvc-protection because web is bound to a node and uses it"), "{told}");
     let told = said(&[], &[], false, &going);
-    assert!(
-        told.contains("nothing uses it") && told.contains("a live list of the namespace's pods decided"),
-        "{told}"
-    );
-    assert!(said(&[pod(|_| {})], &[], true, &saying(None)).contains("it is said to be used"));
-    assert!(said(&[], &[], true, &saying(None)).contains("it is said to be unused"));
+    assert!(told.contains("nothing uses it") && told.contains("listed live to confirm it"), "{told}");
+    assert!(said(&[pod(|_| {})], &[], true, &saying(None)).contains("the claim is marked as used"));
+    assert!(said(&[], &[], true, &saying(None)).contains("the claim is marked as unused"));
 }
 
 #[test]

@@ -64,7 +64,7 @@ impl Series {
             "pod2_name",
             "pod2_value",
         ];
-        let help = "Pods that mount the same volume in ways that exclude each other on one node.";
+        let help = "Number of conflicting SELinux mounts of a volume by two pods.";
         let gauge = metrics.own(NAME, || IntGaugeVec::new(Opts::new(NAME, help), &labels))?;
         gauge.reset();
         Ok(Self { gauge, shown: Mutex::default() })

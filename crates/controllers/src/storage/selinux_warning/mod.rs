@@ -49,7 +49,7 @@ use view::View;
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "selinux-warning-controller",
     aliases: &[],
-    description: "Warns of Pods that would mount a volume with different SELinux labels.",
+    description: "Warns about Pods that mount the same volume with different SELinux labels.",
     gates: &["SELinuxChangePolicy"],
     default: DefaultState::Off,
     cloud: false,

@@ -6,13 +6,14 @@ use coxswain_machinery::model::words::names;
 
 pub(super) fn reasons(view: &View) -> Vec<String> {
     if view.pod.is_none() {
-        return vec!["The pod has ended, or is gone: it mounts nothing.".to_owned()];
+        return vec!["The pod has finished or does not exist; it mounts no volume.".to_owned()];
     }
     let mut said: Vec<String> = view.volumes.iter().map(of_volume).collect();
     said.extend(view.several.iter().map(|volume| {
-        format!("The containers of the pod mount the volume {volume} with several labels, so there is none to compare.")
+        format!("The containers of the pod mount the volume {volume} with several labels; it is not compared with other \
+             pods.")
     }));
-    said.extend(view.unresolved.iter().map(|why| format!("A volume cannot be judged yet: {why}.")));
+    said.extend(view.unresolved.iter().map(|why| format!("A volume cannot be checked yet: {why}.")));
     if said.is_empty() {
         said.push("The pod mounts no volume that could conflict.".to_owned());
     }
@@ -27,7 +28,7 @@ fn of_volume(volume: &Shared) -> String {
     let against: Vec<String> = against.map(|other| other.key.to_string()).collect();
     match (volume.others.len(), against.len()) {
         (0, _) => format!("{how}, by no other pod."),
-        (_, 0) => format!("{how}: other pods mount it in ways that go together with that."),
-        _ => format!("{how}: that excludes {} on one node.", names(against)),
+        (_, 0) => format!("{how}; the mounts of other pods are compatible."),
+        _ => format!("{how}; this conflicts with {} on the same node.", names(against)),
     }
 }

@@ -42,7 +42,7 @@ const FINALIZER: &str = "kubernetes.io/vac-protection";
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "volumeattributesclass-protection-controller",
     aliases: &[],
-    description: "Keeps a VolumeAttributesClass from being deleted while a volume uses it.",
+    description: "Prevents deletion of a VolumeAttributesClass while a volume uses it.",
     gates: &["VolumeAttributesClass"],
     default: DefaultState::On,
     cloud: false,

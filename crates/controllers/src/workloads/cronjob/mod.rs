@@ -52,7 +52,7 @@ use view::View;
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "cronjob-controller",
     aliases: &["cronjob"],
-    description: "Makes Jobs on schedule.",
+    description: "Creates Jobs on a schedule.",
     gates: &[],
     default: DefaultState::On,
     cloud: false,

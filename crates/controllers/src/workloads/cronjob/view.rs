@@ -158,7 +158,7 @@ pub(super) fn listed(cron_job: &CronJob) -> impl Iterator<Item = (&ObjectReferen
 
 fn live(key: &Key, uid: &Uid, found: Option<AnyObject>) -> Result<Arc<CronJob>, ObserveError> {
     let found = found.and_then(downcast::<CronJob>).filter(|found| found.metadata.uid == *uid);
-    found.ok_or_else(|| ObserveError::Retry(format!("CronJob {key} is not there any more")))
+    found.ok_or_else(|| ObserveError::Retry(format!("CronJob {key} no longer exists")))
 }
 
 fn deleted(read: &Reads) -> HashSet<Uid> {

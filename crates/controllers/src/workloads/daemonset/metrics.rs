@@ -18,7 +18,7 @@ impl Metrics {
         Ok(Self {
             stale: metrics.counters(
                 "daemonset_controller_stale_sync_skips_total",
-                "Reconciles put off because the cache of this resource had not seen the last writes.",
+                "Reconciles skipped because the cache of the resource was older than the controller's last write.",
                 &["group", "resource"],
             )?,
         })

@@ -58,7 +58,7 @@ const LONGEST_WAIT: Duration = Duration::from_mins(5);
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "daemonset-controller",
     aliases: &["daemonset"],
-    description: "Keeps a Pod of each DaemonSet on every Node that should have one.",
+    description: "Runs one Pod of each DaemonSet on every matching Node.",
     gates: &[],
     default: DefaultState::On,
     cloud: false,

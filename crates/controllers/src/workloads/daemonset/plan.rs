@@ -48,7 +48,7 @@ use failures::Remains;
 pub(super) fn plan(view: &View, now: Timestamp) -> Plan<Note> {
     let mut note = Note::default();
     let plan = decide(view, now, &mut note)
-        .unwrap_or_else(|error| Plan { retry: Some(format!("no plan: {error}")), ..Plan::default() });
+        .unwrap_or_else(|error| Plan { retry: Some(format!("plan DaemonSet: {error}")), ..Plan::default() });
     plan.with_note(note)
 }
 

@@ -42,7 +42,7 @@ use view::{Gates, RECREATE, View};
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "deployment-controller",
     aliases: &["deployment"],
-    description: "Rolls out the template of a Deployment, step by step, by way of ReplicaSets.",
+    description: "Rolls out the template of a Deployment in steps by creating and scaling ReplicaSets.",
     gates: &[],
     default: DefaultState::On,
     cloud: false,

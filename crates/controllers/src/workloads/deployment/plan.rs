@@ -59,7 +59,7 @@ use failures::Verdict;
 
 pub(super) fn plan(view: &View, now: Timestamp) -> Plan {
     decide(view, now)
-        .unwrap_or_else(|error| Plan { retry: Some(format!("no plan: {error}")), ..Plan::default() })
+        .unwrap_or_else(|error| Plan { retry: Some(format!("plan Deployment: {error}")), ..Plan::default() })
 }
 
 fn decide(view: &View, now: Timestamp) -> Result<Plan, Unplannable> {

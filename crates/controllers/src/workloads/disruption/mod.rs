@@ -65,7 +65,7 @@ use view::View;
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "disruption-controller",
     aliases: &["disruption"],
-    description: "Keeps count of how many Pods of each PodDisruptionBudget may be disrupted.",
+    description: "Updates the number of allowed disruptions of each PodDisruptionBudget.",
     gates: &[],
     default: DefaultState::On,
     cloud: false,

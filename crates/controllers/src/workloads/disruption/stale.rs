@@ -62,10 +62,13 @@ impl Room for Controller {
     fn reasons(pod: &Arc<Pod>, now: Timestamp) -> Vec<String> {
         let Some(condition) = target(pod) else { return Vec::new() };
         let until = match left(condition, now) {
-            Some(left) => format!("the condition is taken back in {} if the pod is still there", time(left)),
-            None => "that was two minutes ago, so the condition is taken back".to_owned(),
+            Some(left) => format!("the condition is removed in {} if the pod still exists", time(left)),
+            None => "the condition is older than 2 minutes and is removed".to_owned(),
         };
-        vec![format!("The pod was to be disrupted ({}), and lives on: {until}.", condition.reason)]
+        vec![format!(
+            "The pod has the condition DisruptionTarget ({}) and was not deleted; {until}.",
+            condition.reason
+        )]
     }
 }
 

@@ -183,11 +183,11 @@ fn some<'a, T: Default + Deserialize<'a>>(answer: &'a Value, kind: &str) -> Resu
 
 fn items<'a, T: Default + Deserialize<'a>>(answer: &'a Value, kind: &str) -> Result<Vec<T>, QueryError> {
     let list: List<T> =
-        List::deserialize(answer).map_err(|error| unusable(format!("the answer is no {kind}: {error}")))?;
+        List::deserialize(answer).map_err(|error| unusable(format!("decode {kind}: {error}")))?;
     // An adapter may leave out the kind, as kube-controller-manager allows.
     if !list.kind.is_empty() && list.kind != kind {
         let held: String = list.kind.chars().take(60).collect();
-        return Err(unusable(format!("the answer is no {kind}: its kind is {held:?}")));
+        return Err(unusable(format!("decode {kind}: unexpected kind {held:?}")));
     }
     Ok(list.items)
 }
@@ -202,24 +202,24 @@ fn milli(value: &Value) -> Result<i64, QueryError> {
             number.as_str()
         }
         Value::Null => return Ok(0),
-        _ => return Err(unusable("a value is no quantity")),
+        _ => return Err(unusable("a value is not a quantity")),
     };
     Quantity::of_json(text).map(Quantity::milli).map_err(|_| {
         let text: String = text.chars().take(60).collect();
-        unusable(format!("{text:?} is no quantity"))
+        unusable(format!("{text:?} is not a quantity"))
     })
 }
 
 fn time(text: Option<&str>) -> Result<Timestamp, QueryError> {
     let Some(text) = text else { return Ok(Timestamp::UNIX_EPOCH) };
-    text.parse().map(|at: WallTime| at.into()).map_err(|_| unusable("a time is none"))
+    text.parse().map(|at: WallTime| at.into()).map_err(|_| unusable("a timestamp is not an RFC 3339 time"))
 }
 
 /// A duration as Go writes it. A negative one covers no time.
 fn duration(text: &str) -> Result<Duration, QueryError> {
     let positive = text.strip_prefix('-');
     let window =
-        duration::parse(positive.unwrap_or(text)).map_err(|_| unusable("a window is no duration"))?;
+        duration::parse(positive.unwrap_or(text)).map_err(|_| unusable("a window is not a duration"))?;
     Ok(if positive.is_some() { Duration::ZERO } else { window })
 }
 

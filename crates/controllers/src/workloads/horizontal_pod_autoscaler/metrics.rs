@@ -36,34 +36,38 @@ impl Metrics {
         let held = Self {
             reconciliations: metrics.counters(
                 "horizontal_pod_autoscaler_controller_reconciliations_total",
-                "Looks at autoscalers, by what was done to the target and what failed.",
+                "Reconciles of HorizontalPodAutoscalers, by action and error.",
                 &["action", "error"],
             )?,
             reconciliation_durations: metrics.histograms(
                 "horizontal_pod_autoscaler_controller_reconciliation_duration_seconds",
-                "Duration of looks at autoscalers, by what was done to the target and what failed.",
+                "Duration of reconciles of HorizontalPodAutoscalers in seconds, by action and error.",
                 &["action", "error"],
                 bounds()?,
             )?,
             computations: metrics.counters(
                 "horizontal_pod_autoscaler_controller_metric_computation_total",
-                "Metrics of autoscalers that were looked at, by what they ask for and what failed.",
+                "Metric computations of HorizontalPodAutoscalers, by action, error and metric type.",
                 &["action", "error", "metric_type"],
             )?,
             computation_durations: metrics.histograms(
                 "horizontal_pod_autoscaler_controller_metric_computation_duration_seconds",
-                "Duration of looks at metrics of autoscalers. The metrics of one are read side by side, and each counts as long as the look.",
+                "Duration of metric computations of HorizontalPodAutoscalers in seconds; each metric of an \
+                 autoscaler counts the duration of the whole reconcile.",
                 &["action", "error", "metric_type"],
                 bounds()?,
             )?,
-            number: metrics.own("horizontal_pod_autoscaler_controller_num_horizontal_pod_autoscalers", || {
-                IntGauge::new(
-                    "horizontal_pod_autoscaler_controller_num_horizontal_pod_autoscalers",
-                    "Autoscalers that there are.",
-                )
-            })?,
+            number: metrics.own(
+                "horizontal_pod_autoscaler_controller_num_horizontal_pod_autoscalers",
+                || {
+                    IntGauge::new(
+                        "horizontal_pod_autoscaler_controller_num_horizontal_pod_autoscalers",
+                        "Number of HorizontalPodAutoscalers.",
+                    )
+                },
+            )?,
             desired: metrics.own("horizontal_pod_autoscaler_controller_desired_replicas", || {
-                let help = "Replicas that the target of an autoscaler is to have.";
+                let help = "Desired replicas of the scale target of a HorizontalPodAutoscaler.";
                 GaugeVec::new(
                     Opts::new("horizontal_pod_autoscaler_controller_desired_replicas", help),
                     &["namespace", "hpa_name"],

@@ -137,7 +137,7 @@ pub(super) fn observe(room: &Controller, key: &Key, failures: &[Failure], read: 
         }
     };
     let Some(row) = scales::row_in_group(read, &target.api_version, &target.kind) else {
-        return no_scale("the target's resource is not known any more".to_owned(), false);
+        return no_scale("the resource of the scale target is no longer served".to_owned(), false);
     };
     let pods = selected(room, key, &scale.status.selector);
     let asks = spec::asks_metrics(&autoscaler, &room.settings, scale.spec.replicas);
@@ -165,7 +165,9 @@ fn scaling(draft: &Draft, failures: &[Failure], read: &Reads) -> Result<Scaling,
         return Ok(Scaling::Done);
     }
     let failed: Vec<&Failure> = failures.iter().filter(|failure| failure.subresource == "scale").collect();
-    let Some(last) = failed.last() else { return Ok(Scaling::Failed("it was not tried".to_owned())) };
+    let Some(last) = failed.last() else {
+        return Ok(Scaling::Failed("the scale was not updated".to_owned()));
+    };
     if !last.is_conflict() || failed.len() >= TRIES {
         return Ok(Scaling::Failed(last.message.clone()));
     }

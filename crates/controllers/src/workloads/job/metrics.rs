@@ -56,53 +56,53 @@ impl Metrics {
         Ok(Self {
             durations: metrics.histograms(
                 "job_controller_job_sync_duration_seconds",
-                "Duration of reconciles of Jobs, by what was done about pods.",
+                "Duration of Job reconciles in seconds, by completion mode, result and action.",
                 &["completion_mode", "result", "action"],
                 bounds,
             )?,
             syncs: metrics.counters(
                 "job_controller_job_syncs_total",
-                "Reconciles of Jobs, by what was done about pods.",
+                "Job reconciles, by completion mode, result and action.",
                 &["completion_mode", "result", "action"],
             )?,
             finished: metrics.counters(
                 "job_controller_jobs_finished_total",
-                "Jobs that have come to their end, by why.",
+                "Finished Jobs, by completion mode, result and reason.",
                 &["completion_mode", "result", "reason"],
             )?,
             finished_pods: metrics.counters(
                 "job_controller_job_pods_finished_total",
-                "Pods that were counted when they had come to their end.",
+                "Finished pods counted in the status of their Job, by completion mode and result.",
                 &["completion_mode", "result"],
             )?,
             finished_indexes: metrics.counters(
                 "job_controller_job_finished_indexes_total",
-                "Indexes that have succeeded or failed, by whether each has a limit of its own.",
+                "Finished indexes of Indexed Jobs, by status and scope of the backoff limit.",
                 &["status", "backoffLimit"],
             )?,
             creations: metrics.counters(
                 "job_controller_job_pods_creation_total",
-                "Pods that were made, or could not be, by why.",
+                "Attempts to create pods of Jobs, by reason and status.",
                 &["reason", "status"],
             )?,
             finalizers: metrics.counters(
                 "job_controller_terminated_pods_tracking_finalizer_total",
-                "Ended pods that were seen to get or lose the finalizer of pods that are not counted.",
+                "Additions and removals of the tracking finalizer on terminated pods, by event.",
                 &["event"],
             )?,
             by_policy: metrics.counters(
                 "job_controller_pod_failures_handled_by_failure_policy_total",
-                "Failed pods that a rule of their Job's policy matched, by what it says.",
+                "Failed pods that matched a rule of the podFailurePolicy, by action.",
                 &["action"],
             )?,
             stale: metrics.counters(
                 "job_controller_stale_sync_skips_total",
-                "Reconciles put off because the cache of this resource had not seen the last writes.",
+                "Reconciles skipped because the cache of the resource was older than the controller's last write.",
                 &["group", "resource"],
             )?,
             external: metrics.bounded_counters(
                 "job_controller_jobs_by_external_controller_total",
-                "Jobs seen that another controller runs.",
+                "Jobs managed by an external controller (managedBy), by controller name.",
                 &["controller_name"],
                 &["controller_name"],
             )?,

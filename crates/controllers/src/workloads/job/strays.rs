@@ -45,13 +45,13 @@ impl Room for Strays {
 
     fn reasons(stray: &Stray, _: Timestamp) -> Vec<String> {
         let why = match (&stray.job, stray.pod.metadata.controller()) {
-            _ if !member::is_tracked(&stray.pod) => {
-                "It has no finalizer of a Job's pods: nothing is to be done."
+            _ if !member::is_tracked(&stray.pod) => "The pod has no tracking finalizer; no change is needed.",
+            (_, None) => "The pod has no controller, so no Job counts it; its finalizer is removed.",
+            (_, Some(_)) if !is_left(stray) => "Another controller manages the pod; its finalizer is kept.",
+            (Some(_), _) => {
+                "The Job of the pod has finished and no longer counts it; the pod's finalizer is removed."
             }
-            (_, None) => "No controller manages it, so nobody is going to count it: its finalizer goes.",
-            (_, Some(_)) if !is_left(stray) => "Somebody else manages it: its finalizer is left alone.",
-            (Some(_), _) => "Its Job has come to its end and does not count it any more: its finalizer goes.",
-            (None, _) => "Its Job is gone and does not count it any more: its finalizer goes.",
+            (None, _) => "The Job of the pod no longer exists; the pod's finalizer is removed.",
         };
         vec![why.to_owned()]
     }

@@ -28,13 +28,13 @@ impl Metrics {
         Ok(Self {
             handled: metrics.bounded_counters(
                 "pod_gc_collector_force_delete_pods_total",
-                "Pods that were deleted by force, whether that failed or not, by why.",
+                "Force-deletion attempts, by namespace and reason.",
                 &labels,
                 &["namespace"],
             )?,
             failed: metrics.bounded_counters(
                 "pod_gc_collector_force_delete_pod_errors_total",
-                "Pods of which the status could not be written or the delete failed, also because they were gone.",
+                "Failed force-deletion attempts, including pods that no longer existed, by namespace and reason.",
                 &labels,
                 &["namespace"],
             )?,

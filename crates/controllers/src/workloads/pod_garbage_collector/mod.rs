@@ -53,7 +53,7 @@ const QUARANTINE: Duration = Duration::from_secs(40);
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "pod-garbage-collector-controller",
     aliases: &["podgc"],
-    description: "Deletes finished Pods beyond a threshold and Pods whose Nodes are gone.",
+    description: "Deletes finished Pods beyond a threshold and Pods of Nodes that no longer exist.",
     gates: &[],
     default: DefaultState::On,
     cloud: false,

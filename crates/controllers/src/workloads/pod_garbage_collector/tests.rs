@@ -480,22 +480,33 @@ fn it_says_why_pods_end() {
         pod("d", on("gone")),
     ]);
     let said = |keep| Rounds::reasons(&bench.view(keep), now());
-    let unscheduled = "ns/c is being deleted without having been bound to a node, where no kubelet helps: it is ended by force.";
+    let unscheduled = "ns/c is being deleted without being bound to a node, so no kubelet completes the deletion; it is deleted \
+         by force.";
     assert_eq!(
         said(Some(1)),
         [
-            "2 pods in all namespaces have finished and 1 may stay: 1 goes, evicted ones first and then the oldest.",
+            "2 pods in all namespaces have finished, and the threshold is 1: 1 is deleted, evicted pods first, \
+             then the oldest.",
             unscheduled
         ]
     );
-    assert_eq!(said(Some(5))[0], "2 pods in all namespaces have finished and 5 may stay: none goes.");
-    assert_eq!(said(None), ["There is no threshold: finished pods stay.", unscheduled]);
+    assert_eq!(
+        said(Some(5))[0],
+        "2 pods in all namespaces have finished, and the threshold is 5: none is deleted."
+    );
+    assert_eq!(
+        said(None),
+        ["--terminated-pod-gc-threshold sets no limit; all finished pods are kept.", unscheduled]
+    );
     let room =
         GoneNodes { pods: Indexed::new(&bench.pods, &BY_NODE), nodes: Lister::new(Arc::clone(&bench.nodes)) };
     let view = view::gone_node(&room, &Key::new("", "gone")).unwrap();
     assert_eq!(
         GoneNodes::reasons(&view, now()),
-        ["1 pod is bound to the node gone, which is gone: if a live read finds it so, it fails and goes."]
+        [
+            "1 pod is bound to the node gone, which no longer exists; once confirmed with the API server, it is \
+             marked Failed and deleted."
+        ]
     );
 }
 

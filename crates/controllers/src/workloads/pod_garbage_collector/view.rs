@@ -64,7 +64,7 @@ pub(super) fn round(room: &Rounds, read: &Reads) -> Observation<RoundView> {
                     dead.insert(name);
                 }
             }
-            Some(Err(error)) => unread.push(format!("cannot read the node {name}: {error}")),
+            Some(Err(error)) => unread.push(format!("read node {name}: {error}")),
         }
     }
     if !needs.is_empty() {

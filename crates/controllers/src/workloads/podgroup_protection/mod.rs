@@ -43,7 +43,7 @@ const FINALIZER: &str = "scheduling.k8s.io/podgroup-protection";
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "podgroup-protection-controller",
     aliases: &[],
-    description: "Keeps a PodGroup from being deleted while Pods belong to it.",
+    description: "Prevents deletion of a PodGroup while Pods belong to it.",
     gates: &["GenericWorkload"],
     default: DefaultState::On,
     cloud: false,

@@ -24,7 +24,8 @@ pub(super) fn plan(view: &View) -> Plan<UnheardNote> {
 pub(super) fn reasons(view: &View) -> Vec<String> {
     if due(&view.group.metadata, FINALIZER) == Some(Due::Put) {
         return vec![format!(
-            "The PodGroup lacks the finalizer {FINALIZER}, which only the API server puts on: nothing will keep it."
+            "The PodGroup lacks the finalizer {FINALIZER}, which only the API server adds; its deletion is not \
+             delayed."
         )];
     }
     let number = view.pods.len();

@@ -160,7 +160,7 @@ fn it_says_who_holds_a_group() {
         Controller::reasons(&view, Timestamp::UNIX_EPOCH).remove(0)
     };
     let told = said(&group(&[FINALIZER], true), &[pod("ns", "web", "Running", false)]);
-    assert!(told.contains("stays because a belongs to it"), "{told}");
+    assert!(told.contains("podgroup-protection because a belongs to it"), "{told}");
     assert!(said(&group(&[FINALIZER], true), &[]).contains("nothing uses it"));
-    assert!(said(&group(&[], false), &[]).contains("only the API server puts on"));
+    assert!(said(&group(&[], false), &[]).contains("only the API server adds"));
 }

@@ -24,8 +24,8 @@ impl Metrics {
     pub(in crate::workloads) fn register(metrics: &RoomMetrics) -> Result<Self, BuildError> {
         let age_ratio = metrics.histogram(
             "replicaset_controller_sorting_deletion_age_ratio",
-            "How many times as old as the youngest ready pod a ready pod is that is chosen to be deleted, in whole \
-             multiples.",
+            "Ratio of the age of a ready pod chosen for deletion to the age of the youngest ready pod, as an \
+             integer.",
             vec![0.25, 0.5, 1.0, 2.0, 4.0, 8.0],
         );
         Ok(Self { age_ratio: age_ratio.map_err(invalid)?, stale: None })
@@ -35,7 +35,7 @@ impl Metrics {
     pub(super) fn with_stale(self, metrics: &RoomMetrics) -> Result<Self, BuildError> {
         let stale = metrics.counters(
             "replicaset_controller_stale_sync_skips_total",
-            "Reconciles put off because the cache of this resource had not seen the last writes.",
+            "Reconciles skipped because the cache of the resource was older than the controller's last write.",
             &["group", "resource"],
         );
         Ok(Self { stale: Some(stale.map_err(invalid)?), ..self })

@@ -65,7 +65,7 @@ const LONGEST_WAIT: Duration = Duration::from_mins(5);
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "replicaset-controller",
     aliases: &["replicaset"],
-    description: "Keeps as many pods of a ReplicaSet's template as it asks for.",
+    description: "Runs the desired number of Pods of each ReplicaSet.",
     gates: &[],
     default: DefaultState::On,
     cloud: false,

@@ -14,13 +14,13 @@ pub(super) fn reasons(view: &View, now: Timestamp) -> Vec<String> {
     let mut reasons = vec![counts(view, &claims.kept, now)];
     reasons.extend(members(&claims));
     if view.replica_set.metadata.is_deleting() {
-        reasons.push(format!("The {} is being deleted: no pod is made or deleted.", view.kind.kind));
+        reasons.push(format!("The {} is being deleted; no pod is created or deleted.", view.kind.kind));
         return reasons;
     }
     if held < desired {
         let missing = desired - held;
         reasons.push(format!(
-            "{} {} missing and {} made from the template{}.",
+            "{} {} missing and {} created from the template{}.",
             count(missing, "pod"),
             verb(missing, "is", "are"),
             verb(missing, "is", "are"),
@@ -30,11 +30,11 @@ pub(super) fn reasons(view: &View, now: Timestamp) -> Vec<String> {
         let surplus = held - desired;
         let chosen = choose(view, &claims.kept, surplus.min(BURST), now);
         reasons.push(format!(
-            "{} too many: {} {}{}. Those go first that are not scheduled, not ready, cheaper to delete, on a node with \
-             more of them, ready for a shorter time, restarted more often, or younger.",
+            "{} too many: {} {} deleted{}. Order of deletion: not scheduled, not ready, lower deletion cost, more \
+             such pods on the node, ready for a shorter time, more restarts, newer.",
             count(surplus, "pod"),
             names(chosen.iter().map(|pod| &pod.metadata.name)),
-            verb(chosen.len(), "goes", "go"),
+            verb(chosen.len(), "is", "are"),
             burst(surplus)
         ));
     }
@@ -43,7 +43,7 @@ pub(super) fn reasons(view: &View, now: Timestamp) -> Vec<String> {
 }
 
 fn burst(number: usize) -> String {
-    if number > BURST { format!(", {BURST} in one go") } else { String::new() }
+    if number > BURST { format!(", {BURST} per reconcile") } else { String::new() }
 }
 
 fn counts(view: &View, kept: &[&Pod], now: Timestamp) -> String {
@@ -51,7 +51,7 @@ fn counts(view: &View, kept: &[&Pod], now: Timestamp) -> String {
     let ready = kept.iter().filter(|pod| pod.is_ready()).count();
     let available = kept.iter().filter(|pod| pods::is_available(pod, min_ready, now)).count();
     format!(
-        "{} wanted, {} there: {ready} ready, {available} available.",
+        "{} desired, {} existing: {ready} ready, {available} available.",
         count(view.desired(), "replica"),
         kept.len()
     )

@@ -65,7 +65,7 @@ pub(super) fn observe<S: PodSet>(
     let selector =
         Selector::compile(&replica_set.spec.selector).map_err(|error| unusable(error.to_string()))?;
     if selector.is_empty() {
-        return Err(unusable("the selector is empty and would select every pod".to_owned()));
+        return Err(unusable("the selector is empty and would match every pod".to_owned()));
     }
     let template = pods::template_metadata(&replica_set.spec.template)
         .map_err(|error| unusable(format!("template: {error}")))?;

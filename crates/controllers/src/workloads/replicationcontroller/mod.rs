@@ -32,7 +32,7 @@ mod tests;
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "replicationcontroller-controller",
     aliases: &["replicationcontroller"],
-    description: "Keeps as many pods of a ReplicationController's template as it asks for.",
+    description: "Runs the desired number of Pods of each ReplicationController.",
     gates: &[],
     default: DefaultState::On,
     cloud: false,

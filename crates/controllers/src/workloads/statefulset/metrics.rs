@@ -39,11 +39,11 @@ impl Metrics {
         Ok(Self {
             max_unavailable: gauges(
                 "statefulset_controller_statefulset_max_unavailable",
-                "Replicas of a StatefulSet that may be unavailable during an update.",
+                "Maximum number of unavailable replicas of a StatefulSet during a rolling update.",
             )?,
             unavailable: gauges(
                 "statefulset_controller_statefulset_unavailable_replicas",
-                "Replicas of a StatefulSet that were unavailable when an update was looked at.",
+                "Number of unavailable replicas of a StatefulSet at the last reconcile of a rolling update.",
             )?,
         })
     }

@@ -50,7 +50,7 @@ use view::{Gates, View};
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "statefulset-controller",
     aliases: &["statefulset"],
-    description: "Keeps the numbered pods and claims of each StatefulSet.",
+    description: "Creates and updates the Pods and claims of each StatefulSet in order.",
     gates: &[],
     default: DefaultState::On,
     cloud: false,

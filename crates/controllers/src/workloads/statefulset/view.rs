@@ -123,7 +123,7 @@ pub(super) fn observe(
     let malformed = |error: WireError| unusable(error.to_string());
     let selector = Selector::compile(&set.spec.selector).map_err(|error| unusable(error.to_string()))?;
     if selector.is_empty() {
-        return Err(unusable("the selector is empty and would select every pod".to_owned()));
+        return Err(unusable("the selector is empty and would match every pod".to_owned()));
     }
     let templates = claim_templates(&set).map_err(malformed)?;
     let template_labels = pods::template_metadata(&set.spec.template).map_err(malformed)?.labels;
@@ -272,7 +272,7 @@ fn find_taken(view: &mut View, read: &Reads) -> Result<Option<DeclaredRead>, Obs
         Some(Ok(None)) => {
             let name = &last.key.name;
             return Err(ObserveError::Retry(format!(
-                "ControllerRevision {name} exists, and cannot be found"
+                "create ControllerRevision {name}: it exists, but it cannot be found"
             )));
         }
         Some(Ok(Some(found))) => typed::<ControllerRevision>(Arc::clone(found)),
@@ -327,7 +327,7 @@ fn read_current(view: &mut View, read: &Reads) -> Result<Option<DeclaredRead>, O
     let name = &current.metadata.name;
     match document_of(&current, read)? {
         Found::NotRead(read) => Ok(Some(read)),
-        Found::Read(None) => Err(ObserveError::Retry(format!("ControllerRevision {name} is gone"))),
+        Found::Read(None) => Err(ObserveError::Retry(format!("ControllerRevision {name} no longer exists"))),
         Found::Read(Some(document)) => {
             let template = revisions::template_of(&document.data.raw)
                 .map_err(|error| ObserveError::Retry(format!("ControllerRevision {name}: {error}")))?;

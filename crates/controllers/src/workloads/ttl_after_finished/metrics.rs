@@ -22,7 +22,7 @@ impl Metrics {
     pub(super) fn register(metrics: &RoomMetrics) -> Result<Self, prometheus::Error> {
         let duration = metrics.histogram(
             "ttl_after_finished_controller_job_deletion_duration_seconds",
-            "Time from when a Job was due to its deletion.",
+            "Time from the expiry of a Job's TTL to its deletion in seconds.",
             exponential_buckets(0.1, 2.0, 14)?,
         )?;
         Ok(Self { duration, under_way: Mutex::default() })

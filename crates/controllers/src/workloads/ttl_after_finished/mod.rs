@@ -41,7 +41,7 @@ use view::View;
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "ttl-after-finished-controller",
     aliases: &["ttl-after-finished"],
-    description: "Deletes finished Jobs whose time to live is over.",
+    description: "Deletes finished Jobs whose TTL has expired.",
     gates: &[],
     default: DefaultState::On,
     cloud: false,

@@ -225,11 +225,11 @@ fn the_message_about_a_missing_time_names_the_job() {
 #[test]
 fn it_says_when_a_job_goes() {
     let said = |job: &Job, at| Controller::reasons(&view(job).unwrap(), at);
-    let kept = "The Job finished at 2023-11-14T22:13:20Z and is to be kept for 10s (ttlSecondsAfterFinished)";
-    assert_eq!(said(&job(|_| {}), later(3_000)), [format!("{kept}: it is deleted in 7s.")]);
-    assert_eq!(said(&job(|_| {}), later(10_000)), [format!("{kept}: it is deleted now, its pods first.")]);
+    let kept = "The Job finished at 2023-11-14T22:13:20Z and is kept for 10s (ttlSecondsAfterFinished)";
+    assert_eq!(said(&job(|_| {}), later(3_000)), [format!("{kept}; it is deleted in 7s.")]);
+    assert_eq!(said(&job(|_| {}), later(10_000)), [format!("{kept}; it is deleted now, its pods first.")]);
     let silent = job(|job| job.status.conditions = vec![condition("Failed", "True", None)]);
-    let without = "The Job has finished and does not say when: its time to live has no beginning.";
+    let without = "The Job has finished without a finish time, so its TTL cannot start.";
     assert_eq!(said(&silent, later(0)), [without]);
 }
 

@@ -121,7 +121,7 @@ async fn document(
     let (body, tag) = match (answer, old) {
         (Some(answer), _) => answer,
         (None, Some(old)) => return Ok(old.clone()),
-        (None, None) => return Err(malformed(path, "not modified, though nothing is known")),
+        (None, None) => return Err(malformed(path, "unexpected 304 Not Modified: no document is cached")),
     };
     let form: Form = parse(path, &body)?;
     let names = match form.kind.as_str() {
@@ -135,7 +135,7 @@ async fn document(
             list.versions.into_iter().map(|version| (Str::EMPTY, version.into())).collect()
         }
         "APIGroupList" => group_versions(parse(path, &body)?),
-        other => return Err(malformed(path, &format!("an unknown form of discovery, {other:?}"))),
+        other => return Err(malformed(path, &format!("unknown discovery content type {other:?}"))),
     };
     Ok(Document { versions: each(client, names).await, tag: None })
 }
@@ -198,7 +198,7 @@ async fn each(client: &ApiClient, names: Vec<(Str, Str)>) -> Arc<[GroupVersion]>
         let path = RequestPath::group_version(&group, &version);
         let resources = match client.document(path, "application/json", None).await {
             Ok(Some((body, _))) => parse(path, &body).map(|list| listed(&group, &version, list)),
-            Ok(None) => Err(malformed(path, "not modified, though nothing is known")),
+            Ok(None) => Err(malformed(path, "unexpected 304 Not Modified: no document is cached")),
             Err(error) => Err(error),
         };
         let group_version = || group_version(&group, &version);

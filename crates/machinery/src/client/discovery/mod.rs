@@ -90,7 +90,7 @@ struct GroupVersion {
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum DiscoveryError {
     /// They cannot be read.
-    #[error("resources of {group_version} cannot be read: {source}")]
+    #[error("discover resources of {group_version}: {source}")]
     Unreadable {
         /// `v1` or `group/version`.
         group_version: String,
@@ -98,7 +98,7 @@ pub enum DiscoveryError {
         source: ApiError,
     },
     /// The API server could not ask the aggregated server that has them; what it says of them is out of date.
-    #[error("resources of {group_version} are out of date: its API server does not answer")]
+    #[error("resources of {group_version} are stale: the aggregated API server does not respond")]
     Stale {
         /// `group/version`.
         group_version: String,
@@ -376,7 +376,7 @@ impl Discovery {
 
 /// The API server did not become ready in time.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("the API server was not ready within {within:?}: {last}")]
+#[error("wait for the API server: not ready within {within:?}: {last}")]
 pub struct NotReady {
     /// How long it was given.
     pub within: Duration,

@@ -316,7 +316,10 @@ async fn the_api_server_is_waited_for_and_its_last_word_is_told() {
     });
     let client = ApiClient::new(service, "test");
     let error = wait_for_api_server(&client, Duration::from_secs(3)).await.unwrap_err();
-    assert_eq!(error.to_string(), "the API server was not ready within 3s: GET /healthz: etcd failed (500)");
+    assert_eq!(
+        error.to_string(),
+        "wait for the API server: not ready within 3s: GET /healthz: etcd failed (500)"
+    );
     wait_for_api_server(&client, Duration::from_secs(10)).await.unwrap();
 
     let (silent, _) = mock(|_| std::future::pending());

@@ -13,7 +13,7 @@ use crate::client::api::BoxError;
 
 /// There is no token to send a request with, so it was not sent.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("no token for {identity}: {why}")]
+#[error("get token of {identity}: {why}")]
 pub struct TokenError {
     /// Whose token: a service account as `namespace/name`, or a file.
     pub identity: String,

@@ -22,7 +22,7 @@ use crate::client::transport::TransportError;
 
 /// A write that was not sent, because this process does not lead any more or is shutting down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not sent: writes have stopped, for leadership is lost or the manager is shutting down")]
+#[error("write not sent: leadership is lost or the manager is shutting down")]
 pub struct WritesStopped;
 
 /// A gate that all clients of controllers share. Open at first; once closed it stays closed until leadership begins

@@ -156,7 +156,7 @@ impl Body for Events {
 }
 
 fn too_long() -> JsonError {
-    JsonError::new(format!("an event of a watch is longer than the {MAX_LINE} bytes allowed"))
+    JsonError::new(format!("a watch event has more than {MAX_LINE} bytes"))
 }
 
 /// An event as a frame: its length, and the event in protobuf.

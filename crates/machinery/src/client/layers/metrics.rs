@@ -49,18 +49,18 @@ impl ClientMetrics {
         Ok(Self(Arc::new(Series {
             requests: registrar.counters(
                 "rest_client_requests_total",
-                "Requests to the API server by status code, method and host.",
+                "Requests to the API server, by status code, method and host.",
                 &["code", "host", "method"],
             )?,
             duration: registrar.traced_histograms(
                 "rest_client_request_duration_seconds",
-                "Time from sending a request to the end of its response, by verb and host. Watches are left out.",
+                "Time from sending a request to the end of its response, by verb and host, excluding watches.",
                 &["host", "verb"],
                 SECONDS.to_vec(),
             )?,
             rate_limiter: histograms(
                 "rest_client_rate_limiter_duration_seconds",
-                "Time that requests waited for the client's own rate limit, by verb and host.",
+                "Time that requests waited for the client-side rate limit, by verb and host.",
                 &SECONDS,
             )?,
             request_size: histograms(
@@ -70,16 +70,16 @@ impl ClientMetrics {
             )?,
             response_size: histograms(
                 "rest_client_response_size_bytes",
-                "Size of response bodies, by verb and host. Watches are left out.",
+                "Size of response bodies, by verb and host, excluding watches.",
                 &BYTES,
             )?,
             transports: registrar.int_gauge(
                 "rest_client_transport_cache_entries",
-                "Transports that clients share: one for each set of credentials and way of keeping connections alive.",
+                "Number of cached transports, one for each set of credentials and connection settings.",
             )?,
             transport_calls: registrar.counters(
                 "rest_client_transport_create_calls_total",
-                "Transports that clients asked for: hit if there was one to share, miss if it had to be made.",
+                "Requests for a transport, by result: hit if a cached one was used, miss if one was created.",
                 &["result"],
             )?,
             server_clock: ServerClock::default(),

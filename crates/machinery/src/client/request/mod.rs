@@ -108,7 +108,7 @@ pub(super) fn build(
     };
     let uri = text.slice(start..);
     if uri.len() > LONGEST_URI {
-        return Err(unaddressable(format!("the URI has more than {LONGEST_URI} bytes")));
+        return Err(unaddressable(format!("the request URI has more than {LONGEST_URI} bytes")));
     }
     let uri = Uri::from_maybe_shared(uri).map_err(|error| unaddressable(error.to_string()))?;
     let (content_type, body) = content.unzip();

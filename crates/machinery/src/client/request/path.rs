@@ -182,7 +182,7 @@ impl<'a> RequestPath<'a> {
             }
             Root::Document(path) => {
                 let below = path.strip_prefix(OPENAPI).and_then(|below| below.strip_prefix('/'));
-                let outside = || InvalidPath::new("document", path, "must be below '/openapi/v3/'");
+                let outside = || InvalidPath::new("document", path, "must begin with '/openapi/v3/'");
                 out.push_str(OPENAPI);
                 for segment in below.ok_or_else(outside)?.split('/') {
                     push_segment("document", segment, out)?;

@@ -232,7 +232,7 @@ async fn endless_answer_ends_at_the_limit_of_its_intent() {
     ];
     for error in errors {
         assert!(matches!(error, ApiError::TooLong { limit: held, .. } if held == limit), "{error:?}");
-        assert!(error.to_string().ends_with("the answer has more than 16777216 bytes"), "{error}");
+        assert!(error.to_string().ends_with("the response has more than 16777216 bytes"), "{error}");
         assert!(error.is_ambiguous(), "a write may have been carried out");
     }
     assert_eq!(sent.load(Ordering::SeqCst), 5 * 17);

@@ -80,7 +80,7 @@ async fn an_account_is_made_and_all_share_one_token() {
     let error = one.authorization().await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "no token for service account kube-system/job-controller: the manager is shutting down"
+        "get token of service account kube-system/job-controller: the manager is shutting down"
     );
 }
 

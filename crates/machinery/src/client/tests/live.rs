@@ -20,7 +20,10 @@ async fn json_is_read_up_to_a_bound() {
     let uri = path.uri(&Query::default().with("labelSelector", "a=b")).unwrap();
     assert_eq!(client.json_of(&uri, 17).await.unwrap(), json!({ "items": [1, 2] }));
     let error = client.json_of(&uri, 16).await.unwrap_err();
-    assert_eq!(error.to_string(), "GET /apis/metrics.k8s.io/v1beta1/pods: the answer has more than 16 bytes");
+    assert_eq!(
+        error.to_string(),
+        "GET /apis/metrics.k8s.io/v1beta1/pods: the response has more than 16 bytes"
+    );
     assert!(matches!(&error, ApiError::TooLong { limit: 16, .. }), "{error}");
     let seen = seen.lock();
     let expected = "/apis/metrics.k8s.io/v1beta1/pods?labelSelector=a%3Db";

@@ -172,7 +172,7 @@ impl Service<Uri> for Connector {
             };
             if this.only_http2 && !stream.connected().is_negotiated_h2() {
                 this.downgraded.store(true, Ordering::Relaxed);
-                return Err("the server speaks HTTP/2 no more".into());
+                return Err("the server no longer accepts HTTP/2".into());
             }
             Ok(stream)
         })

@@ -225,9 +225,9 @@ async fn watch(inner: Weak<Inner>, refused: Arc<Notify>) {
         let Some(inner) = inner.upgrade() else { return };
         match inner.reload(asked).await {
             Ok(false) => {}
-            Ok(true) => tracing::info!(host = %inner.host, "client credentials reloaded"),
+            Ok(true) => tracing::info!(host = %inner.host, "Reloaded client credentials"),
             Err(error) => {
-                tracing::warn!(host = %inner.host, %error, "client credentials cannot be reloaded, keeping the old ones");
+                tracing::warn!(host = %inner.host, %error, "Failed to reload client credentials; keeping the previous ones");
             }
         }
         drop(inner);
@@ -287,7 +287,7 @@ fn material(connection: &Connection) -> Result<Material, ConfigError> {
     // kube takes for granted that it can be sent, and panics if not.
     let token = connection.config.auth_info.token.as_ref();
     if token.is_some_and(|token| HeaderValue::from_str(token.expose_secret()).is_err()) {
-        let why = "the user's token can't be sent: it holds a line break or another control character";
+        let why = "the user's token has a line break or another control character";
         return Err(connection.invalid(why.to_owned()));
     }
     let auth = connection.config.auth_layer().map_err(invalid)?;

@@ -62,12 +62,12 @@ impl FileToken {
         let patience = if state.held.is_some() { PATIENCE_WITH_TOKEN } else { PATIENCE };
         let reading = state.reading.get_or_insert_with(|| (self.begin)());
         let Ok(read) = timeout(patience, reading).await else {
-            return Err(format!("the read has not ended within {} s", patience.as_secs()));
+            return Err(format!("the read timed out after {} s", patience.as_secs()));
         };
         state.reading = None;
         let token = read.map_err(|error| error.to_string())?;
         authorization(&SecretString::from(token))
-            .ok_or_else(|| "holds what cannot be sent as a token".to_owned())
+            .ok_or_else(|| "the token has characters that are invalid in an HTTP header".to_owned())
     }
 
     async fn get(&self) -> Result<HeaderValue, TokenError> {
@@ -82,7 +82,7 @@ impl FileToken {
         let value = match (self.read(&mut state).await, &state.held) {
             (Ok(value), _) => value,
             (Err(why), Some((value, _))) => {
-                tracing::warn!(file = %path, error = why, "token file cannot be read, keeping the last token");
+                tracing::warn!(file = %path, error = why, "Failed to read the token file; keeping the previous token");
                 value.clone()
             }
             (Err(why), None) => self
@@ -90,7 +90,7 @@ impl FileToken {
                 .fallback
                 .as_ref()
                 .and_then(authorization)
-                .ok_or_else(|| TokenError { identity: format!("the token file {path}"), why })?,
+                .ok_or_else(|| TokenError { identity: format!("file {path}"), why })?,
         };
         state.held = Some((value.clone(), Instant::now()));
         Ok(value)
@@ -123,7 +123,7 @@ mod tests {
         let path = dir.path().join("token");
         let source = FileToken::new(TokenFile { path: path.clone(), fallback: None }, Threads::Own);
         let error = source.authorization().await.unwrap_err();
-        assert!(error.to_string().contains("token file"), "{error}");
+        assert!(error.to_string().contains("get token of file"), "{error}");
 
         std::fs::write(&path, "one\n").unwrap();
         assert_eq!(source.authorization().await.unwrap(), "Bearer one");
@@ -162,7 +162,7 @@ mod tests {
         let within = |limit: u64| timeout(Duration::from_secs(limit), source.authorization());
         assert!(within(1).await.is_err(), "the request has timed out");
         let error = within(60).await.unwrap().unwrap_err();
-        assert!(error.to_string().contains("not ended within 10 s"), "{error}");
+        assert!(error.to_string().contains("timed out after 10 s"), "{error}");
         assert_eq!(begun.load(Ordering::Relaxed), 1);
         answers.notify_one();
         assert_eq!(within(60).await.unwrap().unwrap(), "Bearer t1");

@@ -374,12 +374,12 @@ fn a_controller_can_hang_on_what_is_served() {
         };
         build.first_served(&[&SERVICE_CIDRS]).map(|kind| kind.resource).map_err(|error| error.to_string())
     };
-    assert_eq!(first(None), Err("the API's resources are not known yet".to_owned()));
+    assert_eq!(first(None), Err("the API resources are not discovered yet".to_owned()));
     assert_eq!(first(Some(&ApiResources::of(vec![resource("v1")], Vec::new()))), Ok("servicecidrs"));
     let other = ApiResources::of(vec![resource("v2")], Vec::new());
     let skipped = "skipped: not served: servicecidrs (networking.k8s.io/v1)";
     assert_eq!(first(Some(&other)), Err(skipped.to_owned()));
     let unknown = ApiResources::of(Vec::new(), vec![unread()]);
-    let not_yet = "it is not known whether networking.k8s.io/v1 is served";
+    let not_yet = "discovery of networking.k8s.io/v1 is incomplete";
     assert_eq!(first(Some(&unknown)), Err(not_yet.to_owned()));
 }

@@ -101,7 +101,7 @@ async fn plan_that_repeats_a_write_ends_the_reconcile_and_backs_off() {
         let check = || assert_eq!(bench.server.1.lock().len(), 1, "{what} is sent once");
         assert_eq!(delays_between(&bench, prepare, check).await, GROWING, "{what}");
         let error = bench.worker.stats.last_error().unwrap().error;
-        assert!(error.contains("the first one had no effect"), "{what}: {error}");
+        assert!(error.contains("an identical write had no effect"), "{what}: {error}");
     }
 }
 

@@ -85,7 +85,7 @@ async fn create_that_a_terminating_namespace_refuses_is_not_sent_again_for_five_
     assert_eq!(asked(&bench, 0).await, withheld(1));
     bench.plan(steps());
     let explained = bench.worker.explain(&key()).await;
-    let reason = "Its namespace is terminating and has refused a create, so it sends none for 1 s.";
+    let reason = "The namespace is terminating and rejected a create; further creates are suspended for 1 s.";
     assert_eq!(explained.reasons, [reason]);
     tokio::time::advance(Duration::from_secs(1)).await;
     assert_eq!(asked(&bench, 2).await, sent(Some(300)));

@@ -16,7 +16,7 @@ const PREFIX: usize = 4;
 
 /// A frame's length is not believable: the stream is out of step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a watch frame of {0} bytes is longer than the {MAX_FRAME} allowed")]
+#[error("a watch frame has {0} bytes; the limit is {MAX_FRAME}")]
 pub(crate) struct FrameTooLong(usize);
 
 /// A reassembler of frames.

@@ -174,7 +174,7 @@ impl Reflector {
             };
             received_at = Instant::now();
             (input, received) = outcome.and_then(|raw| self.understand(raw, &state)).unwrap_or_else(|failure| {
-                tracing::warn!(kind = %self.kind, error = %failure.error, cause = ?failure.fault.cause, "watching failed");
+                tracing::warn!(kind = %self.kind, error = %failure.error, cause = ?failure.fault.cause, "Watch failed");
                 self.status.failed(failure.error);
                 (Input::Failed(failure.fault), Received::Nothing)
             });
@@ -319,7 +319,7 @@ impl Reflector {
                         if frame.kind == EventType::Deleted && is_unreadable && item.key().name.is_empty() {
                             return Err(failure(
                                 Cause::Corrupt,
-                                "a deletion of an object without a name".to_owned(),
+                                "DELETED event for an object without a name".to_owned(),
                             ));
                         }
                         let version = match item.version() {
@@ -336,7 +336,7 @@ impl Reflector {
                         Ok((Input::Bookmark { version, ends_initial }, Received::Nothing))
                     }
                     EventType::Error => Err(error_event(&frame.object)),
-                    EventType::Unknown => Err(corrupt(WireError::new("a watch event of an unknown type"))),
+                    EventType::Unknown => Err(corrupt(WireError::new("unknown type of a watch event"))),
                 }
             }
         }
@@ -351,7 +351,7 @@ impl Reflector {
             return Item::Object(held);
         }
         let error = match (self.kind.decode)(object) {
-            Ok(object) if object.meta().name.is_empty() => "it has no name".to_owned(),
+            Ok(object) if object.meta().name.is_empty() => "the object has no name".to_owned(),
             Ok(object) => return Item::Object(object),
             Err(error) => error.to_string(),
         };
@@ -395,7 +395,7 @@ impl Reflector {
             }
             StoreEffect::Commit(version) => {
                 let Collected { objects, unreadable } = std::mem::take(collected);
-                tracing::info!(kind = %self.kind, objects = objects.len(), resource_version = %version, "listed");
+                tracing::info!(kind = %self.kind, objects = objects.len(), resource_version = %version, "Listed objects");
                 self.store.replace_with(objects, &version).await;
                 self.status.committed(unreadable);
             }
@@ -453,7 +453,7 @@ impl Reflector {
         if self.status.is_unreadable(key, error) {
             return;
         }
-        tracing::error!(kind = %self.kind, %key, error, "an object can't be decoded; its last readable state is kept");
+        tracing::error!(kind = %self.kind, %key, error, "Failed to decode an object; keeping its last valid version");
     }
 }
 
@@ -494,10 +494,15 @@ impl Watch {
             }
             match timeout(silence, self.body.frame()).await {
                 Err(_) => {
-                    return Err(failure(Cause::Silent, format!("nothing came for {} s", silence.as_secs())));
+                    return Err(failure(
+                        Cause::Silent,
+                        format!("no data received for {} s", silence.as_secs()),
+                    ));
                 }
                 Ok(None) if self.frames.is_at_boundary() => return Ok(Raw::Ended),
-                Ok(None) => return Err(failure(Cause::Lost, "the watch ended within an event".to_owned())),
+                Ok(None) => {
+                    return Err(failure(Cause::Lost, "the watch ended in the middle of an event".to_owned()));
+                }
                 Ok(Some(Err(error))) => {
                     let cause = if error.is::<JsonError>() { Cause::Corrupt } else { Cause::Lost };
                     return Err(failure(cause, error.to_string()));
@@ -534,7 +539,7 @@ async fn within<T>(
             fault: Fault { cause: cause_of(&error), retry_after: error.retry_after() },
             error: error.to_string(),
         }),
-        Err(_) => Err(failure(unanswered, format!("no answer within {} s", limit.as_secs()))),
+        Err(_) => Err(failure(unanswered, format!("timed out after {} s", limit.as_secs()))),
     }
 }
 
@@ -573,7 +578,8 @@ fn error_event(object: &Bytes) -> Failure {
     };
     let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
     let retry_after = u64::try_from(seconds).ok().filter(|&seconds| seconds > 0).map(Duration::from_secs);
-    let error = format!("the watch reported {} ({} {})", status.message, status.code, status.reason);
+    let error =
+        format!("the watch returned an ERROR event: {} ({} {})", status.message, status.code, status.reason);
     Failure { fault: Fault { cause, retry_after }, error }
 }
 

@@ -126,7 +126,7 @@ impl Status {
         record.open_since = None;
         record.restarts += 1;
         record.collecting = 0;
-        record.last_error = Some(format!("the informer's task panicked: {panic}"));
+        record.last_error = Some(format!("the informer panicked: {panic}"));
     }
 
     pub(in crate::informer) fn stopped(&self) {

@@ -470,7 +470,7 @@ impl Registered {
         let Err(panic) = catch_unwind(AssertUnwindSafe(|| (self.handler)(delta))) else { return };
         let last = super::panic_text(panic.as_ref());
         let object = delta.latest().map(|object| Key::of(object.meta()).to_string());
-        tracing::error!(handler = %self.name, %kind, object, panic = %last, "an event handler panicked");
+        tracing::error!(handler = %self.name, %kind, object, panic = %last, "An event handler panicked");
         let panics = self.panics.get_or_insert_with(|| {
             Box::new(HandlerPanics { handler: Arc::clone(&self.name), count: 0, last: String::new() })
         });

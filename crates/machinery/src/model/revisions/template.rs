@@ -19,13 +19,13 @@ use crate::wire::{Field as _, IntOrString, Time, WallTime, field};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotATemplate {
     /// It is no JSON.
-    #[error("it is not JSON: {0}")]
+    #[error("the revision is not JSON: {0}")]
     NotJson(String),
     /// `spec.template` is missing.
-    #[error("it has no spec.template")]
+    #[error("the revision has no spec.template")]
     Absent,
     /// A member is of another type.
-    #[error("{0} is of another type than in a pod template")]
+    #[error("{0} has another type than in a pod template")]
     Mismatch(String),
 }
 

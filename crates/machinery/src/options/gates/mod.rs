@@ -22,20 +22,20 @@ const FLAG: &str = "feature-gates";
 
 /// Gates of what this program does where they change nothing, and why: it is made otherwise than the original.
 pub const WITHOUT_EFFECT: &[(&str, &str)] = &[
-    ("AtomicFIFO", "no queue stands between a watch and its cache"),
-    ("ClientsAllowCARotation", "the CA file is always read again"),
-    ("ClientsAllowCBOR", "requests are in protobuf or JSON"),
-    ("ClientsAllowTLSCacheGC", "connections go with those who use them"),
-    ("ClientsPreferCBOR", "requests are in protobuf or JSON"),
+    ("AtomicFIFO", "Coxswain has no queue between a watch and its cache"),
+    ("ClientsAllowCARotation", "the CA file is always reloaded"),
+    ("ClientsAllowCBOR", "requests are always protobuf or JSON"),
+    ("ClientsAllowTLSCacheGC", "connections are closed with their clients"),
+    ("ClientsPreferCBOR", "requests are always protobuf or JSON"),
     ("ContextualLogging", "log lines always have their context"),
-    ("InOrderInformers", "changes are always told in their order"),
-    ("InOrderInformersBatchProcess", "no queue stands between a watch and its cache"),
-    ("InformerResourceVersion", "a cache always knows its version"),
+    ("InOrderInformers", "changes are always delivered in order"),
+    ("InOrderInformersBatchProcess", "Coxswain has no queue between a watch and its cache"),
+    ("InformerResourceVersion", "a cache always tracks its resource version"),
     ("NativeHistograms", "histograms have fixed buckets"),
-    ("SeparateTaintEvictionController", "taint eviction is always a controller of its own"),
+    ("SeparateTaintEvictionController", "taint eviction is always a separate controller"),
     ("StaleControllerConsistencyStatefulSet", "a StatefulSet always waits for caches to show its writes"),
-    ("UnauthenticatedHTTP2DOSMitigation", "every connection's streams are bounded"),
-    ("UnlockWhileProcessingFIFO", "no queue stands between a watch and its cache"),
+    ("UnauthenticatedHTTP2DOSMitigation", "the streams of each connection are always limited"),
+    ("UnlockWhileProcessingFIFO", "Coxswain has no queue between a watch and its cache"),
 ];
 
 /// How far a feature has come.
@@ -176,7 +176,7 @@ impl FeatureGates {
         for setting in &settings.0 {
             if setting.component != COMPONENT {
                 let problem = format!(
-                    "{}:{}: there is no component {:?} here",
+                    "{}:{}: unknown component {:?}",
                     setting.component, setting.name, setting.component
                 );
                 errors.push(OptionError::invalid(
@@ -195,11 +195,11 @@ impl FeatureGates {
         }
         let of_kube = |named| settings.0.iter().any(|s| s.component == COMPONENT && s.named == named);
         if of_kube(true) && of_kube(false) {
-            let problem = format!("some gates are written with {COMPONENT}: before them and some without");
+            let problem = format!("some gates have the prefix {COMPONENT}: and some do not");
             errors.push(OptionError::invalid(
                 FLAG,
                 problem,
-                format!("{COMPONENT}: before all of them, or none"),
+                format!("the prefix {COMPONENT}: for all gates or for none"),
             ));
         }
         let mut gates = Self::defaults(version);
@@ -236,7 +236,7 @@ impl FeatureGates {
             let missing: Vec<&str> = gate.needs.iter().copied().filter(|need| !self.enabled(need)).collect();
             if !missing.is_empty() {
                 let missing = missing.join(", ");
-                let problem = format!("{} is on, and can't be without {missing}", gate.name);
+                let problem = format!("{} is enabled, but requires {missing}", gate.name);
                 let allowed = format!("{}=false, or {missing}=true", gate.name);
                 errors.push(OptionError::invalid(FLAG, problem, allowed));
             }
@@ -253,19 +253,23 @@ fn resolve(name: &str, value: &str, version: MinorVersion) -> Result<(usize, boo
     let Some(i) = index(name) else {
         let known = TABLE.iter().filter(|gate| gate.at(version).is_some_and(|phase| !phase.locked));
         let near = nearest(name, known.map(|gate| gate.name));
-        let allowed = if near.is_empty() { "those that --help lists".to_owned() } else { near.join(", ") };
-        return Err(OptionError::invalid(FLAG, format!("there is no feature gate {name:?}"), allowed));
+        let allowed =
+            if near.is_empty() { "the feature gates that --help lists".to_owned() } else { near.join(", ") };
+        return Err(OptionError::invalid(FLAG, format!("unknown feature gate {name:?}"), allowed));
     };
-    let wanted = parse_bool(value).map_err(|_| {
-        OptionError::invalid(FLAG, format!("{name}={value} is neither on nor off"), "true, false")
-    })?;
+    let wanted = parse_bool(value)
+        .map_err(|_| OptionError::invalid(FLAG, format!("{name}={value} is not a boolean"), "true, false"))?;
     let Some(phase) = TABLE[i].at(version) else {
         let first = TABLE[i].history.first().map_or(CURRENT.minor, |phase| phase.since);
-        let problem = format!("{name} is not yet known in {version}, which --emulated-version asks for");
-        return Err(OptionError::invalid(FLAG, problem, format!("it, from 1.{first} on")));
+        let problem = format!("{name} does not exist in --emulated-version={version}");
+        return Err(OptionError::invalid(
+            FLAG,
+            problem,
+            format!("{name} with --emulated-version=1.{first} or later"),
+        ));
     };
     if phase.locked && wanted != phase.default {
-        let problem = format!("{name} can't be set to {wanted}: it is locked in {version}");
+        let problem = format!("{name} is locked in {version} and cannot be set to {wanted}");
         return Err(OptionError::invalid(FLAG, problem, format!("{name}={}", phase.default)));
     }
     Ok((i, wanted))
@@ -275,10 +279,10 @@ fn warn(gate: &Gate, value: bool, version: MinorVersion, warnings: &mut Vec<Opti
     let name = gate.name;
     let message = match gate.at(version).map(|phase| phase.stage) {
         Some(Stage::Ga) => {
-            format!("{name}={value}: the feature is finished, and its gate will go in a later release")
+            format!("{name}={value}: the feature is GA; its gate will be removed in a later release")
         }
         Some(Stage::Deprecated) => {
-            format!("{name}={value}: the gate is deprecated and will go in a later release")
+            format!("{name}={value}: the gate is deprecated and will be removed in a later release")
         }
         Some(Stage::Alpha) if value && version < CURRENT => {
             format!("{name}={value}: alpha features are not supported with --emulated-version={version}")

@@ -16,7 +16,7 @@ impl Check<'_> {
         for path in &flags.authorization_always_allow_paths {
             // Observed: a star anywhere but at the end stops the original; a missing slash does not.
             if path.trim_end_matches('*').contains('*') || path.ends_with("**") {
-                let problem = format!("{path:?} has a * that is not at its end");
+                let problem = format!("{path:?} has a * before its end");
                 self.fail(
                     "authorization-always-allow-paths",
                     problem,
@@ -38,26 +38,22 @@ impl Check<'_> {
         ] {
             for name in names {
                 if name.trim().is_empty() {
-                    self.fail(flag, "one of the names is empty", "names such as x-remote-user");
+                    self.fail(flag, "empty name", "names such as x-remote-user");
                 } else if http::HeaderName::try_from(name.trim()).is_err() {
-                    let problem = format!("{name:?} can't be the name of a header, and will never be one");
+                    let problem = format!("{name:?} is not a valid header name");
                     self.fail(flag, problem, "names such as x-remote-user");
                 }
             }
         }
         if flags.requestheader_allowed_names.iter().any(|name| name.trim().is_empty()) {
-            self.fail(
-                "requestheader-allowed-names",
-                "one of the names is empty",
-                "names that are not, or no name",
-            );
+            self.fail("requestheader-allowed-names", "empty name", "non-empty names, or an empty list");
         }
         let standard = |names: &[String], name: &str| {
             names.is_empty() || names.iter().any(|given| given.trim().eq_ignore_ascii_case(name))
         };
         if !standard(&flags.requestheader_uid_headers, "x-remote-uid") {
-            let problem = "without the standard header API aggregation can't work";
-            self.fail("requestheader-uid-headers", problem, "x-remote-uid among them, or none");
+            let problem = "missing x-remote-uid, the standard header of API aggregation";
+            self.fail("requestheader-uid-headers", problem, "a list with x-remote-uid, or an empty list");
         }
         for (flag, names, name) in [
             ("requestheader-username-headers", &flags.requestheader_username_headers, "x-remote-user"),
@@ -66,13 +62,13 @@ impl Check<'_> {
             if !standard(names, name) {
                 self.warn(
                     flag,
-                    format!("{name} is not among them: requests through API aggregation have no user"),
+                    format!("{name} is missing; requests through API aggregation will have no user"),
                 );
             }
         }
         if !flags.requestheader_uid_headers.is_empty() && !self.gates.enabled("RemoteRequestHeaderUID") {
-            let allowed = "--feature-gates=RemoteRequestHeaderUID=true with it";
-            self.fail("requestheader-uid-headers", "the feature RemoteRequestHeaderUID is off", allowed);
+            let allowed = "only with --feature-gates=RemoteRequestHeaderUID=true";
+            self.fail("requestheader-uid-headers", "the feature RemoteRequestHeaderUID is disabled", allowed);
         }
     }
 }

@@ -17,7 +17,8 @@ impl Check<'_> {
         let found = installed(Path::new(&self.flags.flex_volume_plugin_dir));
         if !found.is_empty() {
             let message = format!(
-                "FlexVolume drivers are there and are not run ({}): nobody attaches or detaches volumes of theirs",
+                "found FlexVolume drivers ({}), which Coxswain does not run; their volumes will not be attached or \
+                 detached",
                 found.join(", ")
             );
             self.warn(FLAG, message);

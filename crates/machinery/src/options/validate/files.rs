@@ -25,7 +25,7 @@ impl Check<'_> {
             (false, true) => (pair.key_flag, pair.cert_flag),
             (true, false) => (pair.cert_flag, pair.key_flag),
         };
-        self.fail(absent, format!("--{present} is given without it"), "both or neither");
+        self.fail(absent, format!("missing, but --{present} is set"), "both or neither");
         false
     }
 
@@ -55,7 +55,7 @@ impl Check<'_> {
         if let Err(error) = tls::certified_key(chain, key, &tls::provider()) {
             let problem = match error {
                 KeyError::Mismatch => return self.foreign(pair),
-                _ => format!("{:?} and {:?} can't be used together: {error}", pair.key_file, pair.cert_file),
+                _ => format!("load {:?} and {:?}: {error}", pair.key_file, pair.cert_file),
             };
             self.fail(pair.key_flag, problem, format!("the private key of --{}", pair.cert_flag));
         }
@@ -64,7 +64,7 @@ impl Check<'_> {
     /// The key is not that of the certificate.
     fn foreign(&mut self, pair: &Pair<'_>) {
         let problem =
-            format!("the key in {:?} is not that of the certificate in {:?}", pair.key_file, pair.cert_file);
+            format!("the key in {:?} does not match the certificate in {:?}", pair.key_file, pair.cert_file);
         self.fail(pair.key_flag, problem, format!("the private key of --{}", pair.cert_flag));
     }
 
@@ -72,7 +72,7 @@ impl Check<'_> {
     pub(super) fn authority(&mut self, pair: &Pair<'_>) {
         let all = self.certificates(pair.cert_flag, pair.cert_file);
         if let Some(all) = all.as_ref().filter(|all| all.len() != 1) {
-            let problem = format!("{:?} holds {} certificates", pair.cert_file, all.len());
+            let problem = format!("{:?} has {} certificates", pair.cert_file, all.len());
             self.fail(pair.cert_flag, problem, "a PEM file with one certificate");
         }
         let key = self.signing_key(pair.key_flag, pair.key_file, CERTIFICATE_KEYS);
@@ -99,7 +99,7 @@ impl Check<'_> {
         let chain = match CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>() {
             Ok(chain) if !chain.is_empty() => chain,
             Ok(_) => {
-                self.fail(flag, format!("{path:?} holds no certificate"), allowed);
+                self.fail(flag, format!("{path:?} has no certificate"), allowed);
                 return None;
             }
             Err(_) => {
@@ -109,7 +109,7 @@ impl Check<'_> {
         };
         for (i, certificate) in chain.iter().enumerate() {
             if x509_parser::parse_x509_certificate(certificate).is_err() {
-                self.fail(flag, format!("certificate {} in {path:?} can't be read", i + 1), allowed);
+                self.fail(flag, format!("certificate {} in {path:?} is invalid", i + 1), allowed);
                 return None;
             }
         }
@@ -132,7 +132,7 @@ impl Check<'_> {
             Ok(key) => return Some(key),
             Err(PrivateKeyError::Absent) => {
                 let allowed = format!("a PEM file with an {kinds} private key");
-                self.fail(flag, format!("{path:?} holds no private key"), allowed);
+                self.fail(flag, format!("{path:?} has no private key"), allowed);
             }
             Err(PrivateKeyError::Unsupported) => self.unusable(flag, path, kinds),
         }
@@ -144,7 +144,7 @@ impl Check<'_> {
         let bytes = self.read(flag, path)?;
         let Ok(key) = PrivateKeyDer::from_pem_slice(&bytes) else {
             let allowed = format!("a PEM file with an {TLS_KEYS} private key");
-            self.fail(flag, format!("{path:?} holds no private key"), allowed);
+            self.fail(flag, format!("{path:?} has no private key"), allowed);
             return None;
         };
         match tls::signing_key(key.clone_key(), &tls::provider()) {
@@ -160,14 +160,14 @@ impl Check<'_> {
 
     fn unusable(&mut self, flag: &str, path: &str, kinds: &str) {
         let allowed = format!("a PEM file with an {kinds} private key");
-        self.fail(flag, format!("the private key in {path:?} is of no kind that can be used"), allowed);
+        self.fail(flag, format!("the private key in {path:?} is unsupported"), allowed);
     }
 
     fn read(&mut self, flag: &str, path: &str) -> Option<Vec<u8>> {
         match std::fs::read(path) {
             Ok(bytes) => Some(bytes),
             Err(error) => {
-                self.fail(flag, format!("can't read {path:?}: {error}"), "a file that the manager can read");
+                self.fail(flag, format!("read {path:?}: {error}"), "a file that the manager can read");
                 None
             }
         }

@@ -17,26 +17,26 @@ impl Check<'_> {
     pub(super) fn generic(&mut self) {
         let flags = self.flags;
         if !matches!(flags.cloud_provider.as_str(), "" | "external") {
-            let problem = format!("there is no built-in cloud provider {:?}", flags.cloud_provider);
+            let problem = format!("unknown cloud provider {:?}", flags.cloud_provider);
             self.fail("cloud-provider", problem, "external, or empty for none");
         }
         if flags.cidr_allocator_type != "RangeAllocator" {
-            let problem = format!("there is no allocator {:?}", flags.cidr_allocator_type);
+            let problem = format!("unknown allocator {:?}", flags.cidr_allocator_type);
             self.fail("cidr-allocator-type", problem, "RangeAllocator");
         }
         if !flags.kube_api_content_type.is_empty()
             && !CONTENT_TYPES.contains(&flags.kube_api_content_type.as_str())
         {
-            let problem = format!("the API server is not spoken to in {:?}", flags.kube_api_content_type);
+            let problem = format!("unsupported media type {:?}", flags.kube_api_content_type);
             self.fail("kube-api-content-type", problem, CONTENT_TYPES.join(", "));
         }
         if flags.kube_api_qps > 0.0 && flags.kube_api_burst < 1 {
-            let problem = format!("a burst of {} would let no request pass", flags.kube_api_burst);
+            let problem = format!("a burst of {} would block all requests", flags.kube_api_burst);
             self.fail("kube-api-burst", problem, "1 or more while --kube-api-qps is above 0");
         }
         self.file_if_named("kubeconfig", &flags.kubeconfig);
         if !flags.master.is_empty() && !is_server_address(&flags.master) {
-            let problem = format!("{:?} is not the address of a server", flags.master);
+            let problem = format!("{:?} is not a server address", flags.master);
             self.fail("master", problem, "HOST:PORT or a URL that begins with https:// or http://");
         }
     }
@@ -50,7 +50,7 @@ impl Check<'_> {
             return;
         }
         if flags.leader_elect_resource_lock != "leases" {
-            let problem = format!("{:?} is not a kind of lock", flags.leader_elect_resource_lock);
+            let problem = format!("unknown lock {:?}", flags.leader_elect_resource_lock);
             self.fail("leader-elect-resource-lock", problem, "leases");
         }
         for (flag, value) in [
@@ -60,7 +60,7 @@ impl Check<'_> {
             if !is_subdomain(value) {
                 self.fail(
                     flag,
-                    format!("{value:?} can't be the name of an object"),
+                    format!("{value:?} is not a valid object name"),
                     "lower-case letters, digits, - and .",
                 );
             }
@@ -80,17 +80,18 @@ impl Check<'_> {
             self.fail("leader-elect-lease-duration", format!("{lease_text} is too short"), "1s or more");
         }
         if retry.is_zero() {
-            self.fail("leader-elect-retry-period", "a retry period of 0s would never rest", "more than 0s");
+            self.fail("leader-elect-retry-period", "0s is too short", "more than 0s");
         }
         if lease <= renew {
             let problem = format!(
-                "{lease_text} is no longer than --leader-elect-renew-deadline={renew_text}, so that two could lead at once"
+                "{lease_text} is not longer than --leader-elect-renew-deadline={renew_text}, so two replicas could \
+                 lead at the same time"
             );
             self.fail("leader-elect-lease-duration", problem, format!("more than {renew_text}"));
         }
         if renew <= longest_retry {
             let problem = format!(
-                "{renew_text} leaves no time for a second try with --leader-elect-retry-period={retry_text}"
+                "{renew_text} is too short for two attempts with --leader-elect-retry-period={retry_text}"
             );
             let allowed = format!("more than {longest_text} (1.2 retry periods)");
             self.fail("leader-elect-renew-deadline", problem, allowed);
@@ -103,11 +104,11 @@ impl Check<'_> {
             return;
         }
         let problem = match std::fs::File::open(path) {
-            Ok(_) if Path::new(path).is_dir() => "it is a directory".to_owned(),
+            Ok(_) if Path::new(path).is_dir() => "is a directory".to_owned(),
             Ok(_) => return,
             Err(error) => error.to_string(),
         };
-        self.fail(flag, format!("can't read {path:?}: {problem}"), "a file that the manager can read");
+        self.fail(flag, format!("read {path:?}: {problem}"), "a file that the manager can read");
     }
 }
 

@@ -17,7 +17,7 @@ impl Check<'_> {
         let flags = self.flags;
         let services = flags.service_cluster_ip_range.split(',').count();
         if services > MAX_SERVICE_RANGES {
-            let problem = format!("it has {services} CIDRs");
+            let problem = format!("{services} CIDRs are set");
             self.fail("service-cluster-ip-range", problem, "one CIDR, or an IPv4 and an IPv6 one");
             return;
         }
@@ -48,18 +48,18 @@ impl Check<'_> {
         let ipv6 = self.mask("node-cidr-mask-size-ipv6", flags.node_cidr_mask_size_ipv6, 128);
         let any = self.mask("node-cidr-mask-size", flags.node_cidr_mask_size, 128);
         if cluster.is_empty() {
-            let problem = "--allocate-node-cidrs has nothing to allocate from";
+            let problem = "missing, but --allocate-node-cidrs is set";
             self.fail("cluster-cidr", problem, "one or two CIDRs");
         }
         self.mask_is_of_family(cluster, (ipv4, ipv6));
         let dual = cluster.len() > 1;
         if dual && any.is_some() {
             let allowed = "--node-cidr-mask-size-ipv4 and --node-cidr-mask-size-ipv6 instead";
-            let problem = "it does not say which of two address families it is for";
+            let problem = "ambiguous in a dual-stack cluster";
             self.fail("node-cidr-mask-size", problem, allowed);
         } else if any.is_some() && (ipv4.is_some() || ipv6.is_some()) {
-            let allowed = "it alone, or those for IPv4 and IPv6 alone";
-            self.fail("node-cidr-mask-size", "it is given together with one for IPv4 or IPv6", allowed);
+            let allowed = "either this flag, or the flags for IPv4 and IPv6";
+            self.fail("node-cidr-mask-size", "also set for IPv4 or IPv6", allowed);
         }
         for net in cluster {
             let (family, flag, default) = match net {
@@ -84,8 +84,8 @@ impl Check<'_> {
             [IpNet::V6(_)] if ipv4.is_some() => ("node-cidr-mask-size-ipv4", "IPv6"),
             _ => return,
         };
-        let problem = format!("it is not allowed for a single-stack {family} cluster");
-        self.fail(flag, problem, "it with a --cluster-cidr of its address family");
+        let problem = format!("not allowed in a single-stack {family} cluster");
+        self.fail(flag, problem, "only with a --cluster-cidr of the same address family");
     }
 
     /// Reads the ranges of Services. One that can't be read counts as absent.
@@ -97,7 +97,7 @@ impl Check<'_> {
             match parse_range(part) {
                 Some(net) => nets.push(net),
                 None => {
-                    self.warn("service-cluster-ip-range", format!("{part:?} is not a CIDR, and is ignored"));
+                    self.warn("service-cluster-ip-range", format!("ignored {part:?}, which is not a CIDR"));
                 }
             }
         }
@@ -127,7 +127,11 @@ impl Check<'_> {
     fn dual_stack(&mut self, flag: &str, nets: &[IpNet]) {
         let of_v4 = nets.iter().filter(|net| matches!(net, IpNet::V4(_))).count();
         if of_v4 > 1 || nets.len() - of_v4 > 1 {
-            self.fail(flag, "it has more than one CIDR of a family", "one CIDR, or an IPv4 and an IPv6 one");
+            self.fail(
+                flag,
+                "more than one CIDR of the same address family",
+                "one CIDR, or an IPv4 and an IPv6 one",
+            );
         }
     }
 
@@ -144,7 +148,7 @@ impl Check<'_> {
             IpNet::V6(_) => cluster.max_prefix_len().min(shortest.saturating_add(MAX_IPV6_NODE_BITS)),
         };
         if !(shortest..=longest).contains(&size) {
-            let problem = format!("a range of /{size} for each Node can't be cut out of {cluster}");
+            let problem = format!("{cluster} has no block of /{size} for each Node");
             self.fail(flag, problem, format!("{shortest} to {longest} with this --cluster-cidr"));
         }
     }

@@ -15,18 +15,18 @@ impl Check<'_> {
             "json" if !self.gates.enabled(BETA_LOGGING) => {
                 self.fail(
                     "logging-format",
-                    format!("json needs the feature {BETA_LOGGING}, which is off"),
+                    format!("json needs the feature {BETA_LOGGING}, which is disabled"),
                     "text",
                 );
             }
             "text" | "json" => {}
-            other => self.fail("logging-format", format!("there is no format {other:?}"), "text, json"),
+            other => self.fail("logging-format", format!("unknown format {other:?}"), "text, json"),
         }
         if flags.logging_format != "text" && !flags.vmodule.0.is_empty() {
-            self.fail("vmodule", "it is for text only", "--logging-format=text with it");
+            self.fail("vmodule", "only supported for the text format", "only with --logging-format=text");
         }
         if flags.log_flush_frequency.is_zero() {
-            self.fail("log-flush-frequency", "0s is no frequency", "more than 0s");
+            self.fail("log-flush-frequency", "0s is too short", "more than 0s");
         }
         if self.gates.enabled(ALPHA_LOGGING) {
             return;
@@ -38,8 +38,8 @@ impl Check<'_> {
             ("log-text-split-stream", flags.log_text_split_stream),
         ] {
             if used {
-                let allowed = format!("--feature-gates={ALPHA_LOGGING}=true with it");
-                self.fail(flag, format!("the feature {ALPHA_LOGGING} is off"), allowed);
+                let allowed = format!("only with --feature-gates={ALPHA_LOGGING}=true");
+                self.fail(flag, format!("the feature {ALPHA_LOGGING} is disabled"), allowed);
             }
         }
     }

@@ -9,17 +9,16 @@ impl Check<'_> {
         let flags = self.flags;
         let port = flags.secure_port;
         if !(0..=65535).contains(&port) {
-            self.fail("secure-port", format!("{port} is not a port"), "1 to 65535, or 0 to serve nothing");
+            self.fail("secure-port", format!("{port} is not a port"), "1 to 65535, or 0 to disable the port");
         }
         self.admin();
         if port == 0 && flags.admin_port == 0 {
-            let message =
-                "0 serves nothing: no health checks and no metrics; flags for serving are not looked at";
+            let message = "0 disables health checks and metrics; serving flags are ignored";
             self.warn("secure-port", message);
             return;
         }
         if !(0..=i64::from(u32::MAX)).contains(&flags.http2_max_streams_per_connection) {
-            let message = "is no number of streams: the usual limit is used";
+            let message = "out of range; using the default limit";
             self.warn("http2-max-streams-per-connection", message);
         }
         self.pair(&Pair {
@@ -41,7 +40,7 @@ impl Check<'_> {
             && std::path::Path::new(&flags.cert_dir).is_file()
         {
             let problem = format!("{:?} is a file", flags.cert_dir);
-            self.fail("cert-dir", problem, "a directory, which is made if it is not there");
+            self.fail("cert-dir", problem, "a directory, which is created if it does not exist");
         }
     }
 
@@ -54,10 +53,10 @@ impl Check<'_> {
         }
         if port != 0 && port == flags.secure_port {
             let allowed = "another port, or 0 to serve the admin API on the secure port";
-            self.fail("admin-port", format!("{port} is the secure port"), allowed);
+            self.fail("admin-port", format!("{port} is also --secure-port"), allowed);
         }
         if !matches!(flags.admin_overrides.as_str(), "all" | DISABLE_ONLY) {
-            let problem = format!("{:?} is not a set of orders", flags.admin_overrides);
+            let problem = format!("unknown value {:?}", flags.admin_overrides);
             self.fail("admin-overrides", problem, "all, or disable-only");
         }
         for origin in flags.admin_cors_allowed_origins.iter().filter(|origin| *origin != "*") {
@@ -109,9 +108,8 @@ impl Check<'_> {
         for pair in &single {
             let flag = if pair.cert_file.is_empty() { pair.key_flag } else { pair.cert_flag };
             if any_general && !(pair.cert_file.is_empty() && pair.key_file.is_empty()) {
-                let problem =
-                    "it is given together with --cluster-signing-cert-file or --cluster-signing-key-file";
-                self.fail(flag, problem, "one authority for all signers, or one for each");
+                let problem = "conflicts with --cluster-signing-cert-file and --cluster-signing-key-file";
+                self.fail(flag, problem, "one CA for all signers, or one for each signer");
             }
         }
         // Half a pair for one signer stops the original; half a general one makes its controller skip itself. The
@@ -124,7 +122,7 @@ impl Check<'_> {
         }
         if general.cert_file.is_empty() != general.key_file.is_empty() {
             let flag = if general.cert_file.is_empty() { general.key_flag } else { general.cert_flag };
-            self.warn(flag, "is half a pair: without the other nothing is signed");
+            self.warn(flag, "the other file of the pair is missing; nothing is signed");
         } else if any_general && runs {
             self.authority(&general);
         }
@@ -147,7 +145,7 @@ impl Check<'_> {
             // Differs: no.
             self.warn(
                 "use-service-account-credentials",
-                "is given without --service-account-private-key-file: no token Secrets will be made",
+                "--service-account-private-key-file is missing; no token Secrets will be created",
             );
         }
     }

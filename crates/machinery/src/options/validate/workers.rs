@@ -58,10 +58,7 @@ impl Check<'_> {
             ),
         ] {
             if value < 1 {
-                self.warn(
-                    flag,
-                    format!("{value} is taken for 1: with no worker nothing would be reconciled"),
-                );
+                self.warn(flag, format!("using 1 instead of {value}, because the controller needs a worker"));
             }
         }
         if flags.attach_detach_reconcile_sync_period < Duration::from_secs(1) {

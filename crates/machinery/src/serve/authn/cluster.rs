@@ -54,10 +54,7 @@ impl ClusterTrust {
         let Some(pem) = data.get(key).filter(|pem| !pem.is_empty()) else { return false };
         match store.load(pem.as_bytes()) {
             Ok(()) => {
-                tracing::info!(
-                    key,
-                    "certificate authorities taken from the cluster's authentication configuration"
-                );
+                tracing::info!(key, "Loaded CA certificates from the cluster's authentication configuration");
                 true
             }
             Err(reason) => {
@@ -71,6 +68,7 @@ impl ClusterTrust {
 fn refused(reason: &str) {
     tracing::error!(
         reason,
-        "the ConfigMap kube-system/extension-apiserver-authentication is of no use; what was in force stays"
+        "Failed to load the ConfigMap kube-system/extension-apiserver-authentication; keeping the previous \
+         configuration"
     );
 }

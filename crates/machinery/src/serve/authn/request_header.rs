@@ -62,7 +62,8 @@ fn header_names(names: &[String]) -> Result<Vec<HeaderName>, String> {
     names
         .iter()
         .map(|name| {
-            HeaderName::try_from(name.trim()).map_err(|_invalid| format!("{name:?} is not a header name"))
+            HeaderName::try_from(name.trim())
+                .map_err(|_invalid| format!("{name:?} is not a valid header name"))
         })
         .collect()
 }
@@ -89,7 +90,7 @@ impl RequestHeader {
             let cert = Certificate::read(leaf).map_err(|error| error.to_string())?;
             let name = cert.subject.common_name();
             if !rules.allowed_names.iter().any(|allowed| allowed == name) {
-                return Err(format!("the common name {name:?} is not among the names allowed"));
+                return Err(format!("the common name {name:?} is not in the list of allowed names"));
             }
         }
         let Some(name) = first(headers, &rules.username)? else { return Ok(None) };
@@ -146,5 +147,5 @@ fn first(headers: &HeaderMap, names: &[HeaderName]) -> Result<Option<String>, St
 fn text(value: &http::HeaderValue) -> Result<&str, String> {
     std::str::from_utf8(value.as_bytes())
         .map(|text| text.trim_matches([' ', '\t']))
-        .map_err(|_invalid| "a header of the proxy is not UTF-8".to_owned())
+        .map_err(|_invalid| "a request header of the proxy is not UTF-8".to_owned())
 }

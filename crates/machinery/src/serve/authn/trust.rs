@@ -100,7 +100,7 @@ impl TrustStore {
         let mut uids = cert.subject.values(&UID_ATTRIBUTE);
         let uid = uids.next().unwrap_or_default().to_owned();
         if uids.next().is_some() {
-            return Err(format!("{}: more than one UID in its subject", describe(leaf)));
+            return Err(format!("{}: more than one UID in the subject", describe(leaf)));
         }
         let mut id = String::from("X509SHA256=");
         id.extend(digest::digest(&digest::SHA256, leaf).as_ref().iter().map(|byte| format!("{byte:02x}")));

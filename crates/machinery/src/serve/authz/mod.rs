@@ -70,8 +70,8 @@ impl Authorizer {
     ) -> Result<Self, ServeError> {
         if reviews.is_none() {
             tracing::warn!(
-                "no client for SubjectAccessReview (--authorization-kubeconfig): only the always-allowed paths and \
-                 the group system:masters are let through"
+                "No client for SubjectAccessReviews (--authorization-kubeconfig); allowing only the always-allowed \
+                 paths and the group system:masters"
             );
         }
         Ok(Self {

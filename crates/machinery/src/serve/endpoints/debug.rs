@@ -14,8 +14,7 @@ use crate::serve::user::UserInfo;
 const PLAIN: HeaderValue = HeaderValue::from_static("text/plain");
 
 pub(super) fn install(router: &Router, debugging: &Debugging) {
-    let flags =
-        sync_handler(|_| text(StatusCode::OK, "/debug/flags/\n\nv: verbosity of the log (PUT a number)\n"));
+    let flags = sync_handler(|_| text(StatusCode::OK, "/debug/flags/\n\nv: log verbosity (PUT a number)\n"));
     router.add_unlisted("/debug/flags", Arc::clone(&flags));
     router.add_unlisted("/debug/flags/", flags);
     let set = Arc::clone(&debugging.set_verbosity);
@@ -53,7 +52,7 @@ async fn put_verbosity(
                     uid = caller.uid,
                     groups = ?caller.groups,
                     level,
-                    "verbosity of the log set"
+                    "Log verbosity changed"
                 );
                 respond(
                     StatusCode::OK,

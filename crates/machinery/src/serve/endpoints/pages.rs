@@ -16,7 +16,7 @@ use crate::serve::answers::{AnswerBody, RequestBody, RequestHints, TEXT, failure
 /// The component's name on its pages: that of kube-controller-manager, whose place it takes.
 const COMPONENT: &str = "kube-controller-manager";
 
-const NOTE: &str = "This page is for people: its form may change at any time, so no program should read it.";
+const NOTE: &str = "This page is for human readers. Its format may change at any time; do not parse it.";
 
 const NOT_ACCEPTABLE: &str =
     "only the following media types are accepted: application/json, application/yaml, text/plain";

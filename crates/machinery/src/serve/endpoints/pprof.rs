@@ -20,20 +20,20 @@ const MOST_SECONDS: u64 = 600;
 
 /// What there is, and what for.
 const THERE_IS: [(&str, &str); 4] = [
-    ("cmdline", "the command line, with a zero byte after each part of it but the last"),
-    ("heap", "memory that was allocated within ?seconds=N and is still held, by function"),
+    ("cmdline", "command line; arguments are separated by zero bytes"),
+    ("heap", "memory allocated within ?seconds=N and still in use, by function"),
     ("profile", "CPU time within ?seconds=N (30), by function"),
-    ("symbol", "says that no names are looked up here: profiles have them"),
+    ("symbol", "always 0 symbols, because profiles contain their symbols"),
 ];
 
 /// What the original has, and why it is not here.
 const THERE_IS_NOT: [(&str, &str); 6] = [
-    ("allocs", "freed memory is not counted by function; see heap"),
-    ("block", "nothing records what waits for what; see the tokio_ metrics"),
-    ("goroutine", "there are no goroutines; see the tokio_ metrics for tasks"),
-    ("mutex", "nothing records who waits for a lock"),
-    ("threadcreate", "nothing records what made a thread"),
-    ("trace", "there is no execution trace; see --tracing-endpoint for OpenTelemetry's"),
+    ("allocs", "freed memory is not recorded by function; see heap"),
+    ("block", "blocking is not recorded; see the tokio_ metrics"),
+    ("goroutine", "Coxswain has no goroutines; see the tokio_ metrics for tasks"),
+    ("mutex", "lock contention is not recorded"),
+    ("threadcreate", "creation of threads is not recorded"),
+    ("trace", "execution traces are not recorded; use --tracing-endpoint for OpenTelemetry traces"),
 ];
 
 pub(super) fn install(router: &Router, profiler: &Profiler) {
@@ -95,7 +95,7 @@ impl Asked {
                     _ => return Err(format!("seconds: {value:?} is not a number from 1 to {MOST_SECONDS}")),
                 },
                 "debug" if value != "0" => {
-                    return Err(format!("debug: {value:?}: there are profiles in protobuf alone (0)"));
+                    return Err(format!("debug: {value:?} is not supported; allowed: 0 (protobuf)"));
                 }
                 _ => {}
             }
@@ -107,7 +107,7 @@ impl Asked {
 fn answer(name: &'static str, profile: Result<Vec<u8>, ProfileError>) -> Response<AnswerBody> {
     let error = match profile {
         Ok(profile) => {
-            tracing::info!(name, bytes = profile.len(), "A profile was taken");
+            tracing::info!(name, bytes = profile.len(), "Recorded a profile");
             let mut response = respond(StatusCode::OK, BINARY, profile);
             if let Ok(value) = HeaderValue::try_from(format!("attachment; filename=\"{name}\"")) {
                 response.headers_mut().insert(CONTENT_DISPOSITION, value);
@@ -121,7 +121,7 @@ fn answer(name: &'static str, profile: Result<Vec<u8>, ProfileError>) -> Respons
         ProfileError::NotSampled | ProfileError::Impossible => StatusCode::SERVICE_UNAVAILABLE,
         ProfileError::AlwaysSampled => StatusCode::BAD_REQUEST,
         ProfileError::Failed(_) => {
-            tracing::error!(name, %error, "no profile could be taken");
+            tracing::error!(name, %error, "Failed to record a profile");
             StatusCode::INTERNAL_SERVER_ERROR
         }
     };

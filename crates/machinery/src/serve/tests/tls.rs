@@ -136,7 +136,7 @@ async fn files_at_fault_are_named_and_never_shown() {
         SecureServer::bind(options, setup.deps()).await.unwrap_err().to_string()
     };
     let error = bind((cert.clone(), key), None).await;
-    assert!(error.ends_with("serving.crt: the private key does not belong to the certificate"), "{error}");
+    assert!(error.ends_with("serving.crt: the private key does not match the certificate"), "{error}");
     let error = bind((cert.clone(), junk.clone()), None).await;
     assert!(error.starts_with("--tls-cert-file ") && !error.contains("c2VjcmV0"), "{error}");
     let error = bind((setup.dir.path().join("gone.crt"), junk.clone()), None).await;

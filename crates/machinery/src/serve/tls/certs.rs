@@ -184,7 +184,7 @@ pub(in crate::serve) fn certified_key(
         .collect::<Result<_, _>>()
         .map_err(|error| format!("certificate: {error}"))?;
     if chain.is_empty() {
-        return Err("it holds no PEM certificate".to_owned());
+        return Err("the file has no PEM certificate".to_owned());
     }
     let key = PrivateKeyDer::from_pem_slice(key_pem).map_err(|error| format!("private key: {error}"))?;
     crate::tls::certified_key(chain, key, provider).map_err(|error| error.to_string())

@@ -53,7 +53,7 @@ pub(in crate::serve) fn prepare(options: &ServeOptions, now: Timestamp) -> Resul
     }
     let Some(dir) = options.tls.cert_dir.as_deref().filter(|dir| !dir.as_os_str().is_empty()) else {
         let (cert, key) = generate(options, now)?;
-        tracing::info!("made a self-signed serving certificate, kept in memory");
+        tracing::info!("Created a self-signed serving certificate in memory");
         return Ok(SelfSigned::Memory { cert, key });
     };
     let files =
@@ -63,12 +63,12 @@ pub(in crate::serve) fn prepare(options: &ServeOptions, now: Timestamp) -> Resul
         (false, false) => {
             let (cert, key) = generate(options, now)?;
             write_pair(dir, &files, &cert, &key)?;
-            tracing::info!(dir = %dir.display(), "made a self-signed serving certificate");
+            tracing::info!(dir = %dir.display(), "Created a self-signed serving certificate");
         }
         (has_cert, _) => {
             let (here, gone) = if has_cert { (&files.cert, &files.key) } else { (&files.key, &files.cert) };
             return Err(ServeError::SelfSigned(format!(
-                "--cert-dir has {} without {}: remove it or put the other back",
+                "--cert-dir has {} without {}: delete the first file or restore the second",
                 here.display(),
                 gone.display()
             )));

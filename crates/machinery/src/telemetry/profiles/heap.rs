@@ -17,7 +17,7 @@ struct Sampling {
 impl Drop for Sampling {
     fn drop(&mut self) {
         if let Err(error) = self.control.deactivate() {
-            tracing::error!(%error, "the allocator goes on to sample");
+            tracing::error!(%error, "Failed to stop the allocator's sampling");
         }
     }
 }

@@ -19,22 +19,22 @@ pub struct Profiler(Arc<Semaphore>);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProfileError {
     /// One at a time.
-    #[error("another profile is being taken: ask again once it is done")]
+    #[error("another profile is being recorded: retry after it is done")]
     Busy,
     /// There are no samples to show.
     #[error(
-        "allocations are not sampled: ask with ?seconds=N for what is allocated within that time, or start with \
-         _RJEM_MALLOC_CONF=prof_active:true for all that is allocated"
+        "allocations are not sampled: use ?seconds=N to sample for N seconds, or start the manager with \
+         _RJEM_MALLOC_CONF=prof_active:true to sample always"
     )]
     NotSampled,
     /// Samples of a part of the time would be taken from those of the whole.
-    #[error("all allocations are sampled, as _RJEM_MALLOC_CONF asks for: ask without ?seconds")]
+    #[error("?seconds is not supported because _RJEM_MALLOC_CONF enables permanent sampling: omit ?seconds")]
     AlwaysSampled,
     /// The allocator was told to do without.
-    #[error("the allocator can't sample: _RJEM_MALLOC_CONF has prof:false")]
+    #[error("sampling is disabled: _RJEM_MALLOC_CONF has prof:false")]
     Impossible,
     /// Something went wrong.
-    #[error("no profile could be taken: {0}")]
+    #[error("record profile: {0}")]
     Failed(String),
 }
 

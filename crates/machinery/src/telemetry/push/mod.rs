@@ -88,7 +88,7 @@ impl Pushing {
             closing: closing.clone(),
             failing: false,
         };
-        tracing::info!(endpoint = %settings.endpoint, protocol = ?settings.protocol, "Pushing metrics");
+        tracing::info!(endpoint = %settings.endpoint, protocol = ?settings.protocol, "Exporting metrics");
         Ok(Self { task: runtime.spawn(push.run()), closing })
     }
 
@@ -97,10 +97,10 @@ impl Pushing {
         self.closing.cancel();
         match timeout(limit, &mut self.task).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "pushing metrics ended badly"),
+            Ok(Err(error)) => tracing::warn!(%error, "The metrics exporter panicked"),
             Err(_) => {
                 self.task.abort();
-                tracing::warn!(?limit, "the last metrics were not taken in time");
+                tracing::warn!(?limit, "Timed out exporting the last metrics");
             }
         }
     }
@@ -109,7 +109,7 @@ impl Pushing {
 fn register(registry: &Registry) -> Result<Counts, TracingError> {
     let exports = Registrar::new(registry).counters(
         "coxswain_metrics_exports_total",
-        "Pushes of metrics by OTLP, by result: success, or failure if the collector did not take one.",
+        "Exports of metrics over OTLP, by result: success or failure.",
         &["result"],
     )?;
     Ok(Counts {
@@ -138,19 +138,19 @@ impl Push {
         let problem = match timeout(self.timeout, self.sender.send(request)).await {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error),
-            Err(_) => Some(format!("no answer within {:?}", self.timeout)),
+            Err(_) => Some(format!("timed out after {:?}", self.timeout)),
         };
         match problem {
             None => {
                 self.counts.taken.inc();
                 if std::mem::take(&mut self.failing) {
-                    tracing::info!("Metrics are taken again");
+                    tracing::info!("Metrics export recovered");
                 }
             }
             Some(error) => {
                 self.counts.failed.inc();
                 if !std::mem::replace(&mut self.failing, true) {
-                    tracing::warn!(%error, "metrics are not taken");
+                    tracing::warn!(%error, "Metrics export failed");
                 }
             }
         }

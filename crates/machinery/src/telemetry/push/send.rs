@@ -55,7 +55,7 @@ impl Sender {
         };
         match answer.partial_success {
             Some(partial) if partial.rejected_data_points > 0 => Err(format!(
-                "{} points were refused: {}",
+                "the collector rejected {} data points: {}",
                 partial.rejected_data_points, partial.error_message
             )),
             _ => Ok(()),
@@ -91,7 +91,7 @@ async fn http(
     sent.headers_mut().insert(CONTENT_TYPE, PROTOBUF);
     let answer = client.send_bytes(sent).await.map_err(|error| error.to_string())?;
     if !answer.status().is_success() {
-        return Err(format!("the collector answered {}", answer.status()));
+        return Err(format!("the collector responded with {}", answer.status()));
     }
     // There are collectors that answer with nothing, or in words.
     Ok(ExportMetricsServiceResponse::decode(answer.into_body()).unwrap_or_default())

@@ -117,19 +117,19 @@ impl<E: SpanExporter> Sending<E> {
         let problem = match timeout(self.timeout, self.exporter.export(batch)).await {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.to_string()),
-            Err(_) => Some(format!("no answer within {:?}", self.timeout)),
+            Err(_) => Some(format!("timed out after {:?}", self.timeout)),
         };
         match problem {
             None => {
                 self.counts.exported.inc_by(count);
                 if std::mem::take(&mut self.failing) {
-                    tracing::info!("Spans are taken again");
+                    tracing::info!("Trace export recovered");
                 }
             }
             Some(error) => {
                 self.counts.dropped.inc_by(count);
                 if !std::mem::replace(&mut self.failing, true) {
-                    tracing::warn!(%error, "spans are not taken, they are dropped until they are");
+                    tracing::warn!(%error, "Trace export failed; dropping spans until it recovers");
                 }
             }
         }

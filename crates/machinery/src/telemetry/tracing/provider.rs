@@ -34,7 +34,7 @@ pub type TraceLayer<S> = Box<dyn Layer<S> + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 pub enum TracingError {
     /// The file with the authorities of the collector can't be used.
-    #[error("telemetry: the collector's certificate {}: {why}", path.display())]
+    #[error("load certificate of the trace collector {}: {why}", path.display())]
     Certificate {
         /// The file.
         path: PathBuf,
@@ -42,7 +42,7 @@ pub enum TracingError {
         why: String,
     },
     /// The exporter can't be made.
-    #[error("telemetry: {0}")]
+    #[error("create trace exporter: {0}")]
     Exporter(String),
     /// A metric is registered twice.
     #[error(transparent)]
@@ -93,10 +93,10 @@ impl Tracing {
             IntCounter::new(name, help).map_err(|error| MetricsError::new(name, error))
         };
         let counts = Counts {
-            exported: counter(EXPORTED, "Spans that the trace collector took.")?,
+            exported: counter(EXPORTED, "Spans exported to the trace collector.")?,
             dropped: counter(
                 DROPPED,
-                "Spans that were lost: the collector did not take them, or not as fast as they came.",
+                "Dropped spans: rejected by the trace collector, or exceeding the queue size.",
             )?,
         };
         let (sender, spans) = mpsc::channel(settings.batching.queue);
@@ -173,7 +173,7 @@ impl Tracing {
         let closing = CancellationToken::new();
         let limits = (settings.batching, settings.timeout);
         let sending = Sending::new(spans, exporter, limits, counts, closing.clone());
-        tracing::info!(endpoint = %settings.endpoint, protocol = ?settings.protocol, "Sending traces");
+        tracing::info!(endpoint = %settings.endpoint, protocol = ?settings.protocol, "Exporting traces");
         Ok(Exporting { task: runtime.spawn(sending.run()), closing, _provider: provider })
     }
 }
@@ -195,10 +195,10 @@ impl Exporting {
         self.closing.cancel();
         match tokio::time::timeout(limit, &mut self.task).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "sending traces ended badly"),
+            Ok(Err(error)) => tracing::warn!(%error, "The trace exporter panicked"),
             Err(_) => {
                 self.task.abort();
-                tracing::warn!(?limit, "the last spans were not taken in time, they are lost");
+                tracing::warn!(?limit, "Timed out exporting the last spans; they are lost");
             }
         }
     }

@@ -76,7 +76,7 @@ impl Collector<'_> {
             }
             None => builder
                 .with_native_roots()
-                .map_err(|error| TracingError::Exporter(format!("the system's authorities: {error}")))?,
+                .map_err(|error| TracingError::Exporter(format!("load the system's CAs: {error}")))?,
         };
         Ok(builder.with_no_client_auth())
     }

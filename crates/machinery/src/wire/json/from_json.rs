@@ -68,7 +68,7 @@ fn in_protobuf(
 pub(super) fn stated(members: &Members<'_>, name: &str) -> Result<String, JsonError> {
     match members.get(name) {
         Some(value) => text(value).map_err(|error| error.within(name)),
-        None => Err(JsonError::new("it is missing").within(name)),
+        None => Err(JsonError::new("missing member").within(name)),
     }
 }
 
@@ -84,10 +84,10 @@ fn states_once(members: &Members<'_>) -> Result<(), JsonError> {
     for name in ["apiVersion", "kind"] {
         let is_spelling = |member: &str| member.chars().map(fold).eq(name.chars().map(fold));
         if members.names().any(|member| member != name && is_spelling(member)) {
-            return Err(JsonError::new("it has another spelling").within(name));
+            return Err(JsonError::new("unexpected spelling of the member").within(name));
         }
         if members.is_repeated(name) {
-            return Err(JsonError::new("it occurs twice").within(name));
+            return Err(JsonError::new("duplicate member").within(name));
         }
     }
     Ok(())
@@ -107,7 +107,7 @@ fn object(
     let (api_version, kind) = (stated(&members, "apiVersion")?, stated(&members, "kind")?);
     let message = SCHEMA
         .of_kind(&api_version, &kind)
-        .ok_or_else(|| JsonError::new(format!("{kind} of {api_version} is not a kind that is known here")))?;
+        .ok_or_else(|| JsonError::new(format!("unknown kind {kind} of {api_version}")))?;
     Ok(wrap_envelope(&api_version, &kind, &encode(message, value)?))
 }
 
@@ -297,7 +297,7 @@ pub(super) fn put_value(
         FieldType::Quantity => {
             // A number is a quantity too. Go refuses a quantity with an escape.
             if value.get().contains('\\') {
-                return Err(JsonError::new("a quantity has an escape"));
+                return Err(JsonError::new("a quantity has an escape sequence"));
             }
             let spelt = text(value).unwrap_or_else(|_| value.get().to_owned());
             nested(number, out, |body| put_bytes(body, 1, spelt.trim().as_bytes()));

@@ -108,7 +108,7 @@ impl<'a> Members<'a> {
     /// Takes the value of a name that must not occur twice. Null is no value.
     pub(super) fn take_one(&mut self, name: &str) -> Result<Option<&'a RawValue>, JsonError> {
         if self.repeated.contains_key(name) {
-            return Err(JsonError::new("it occurs twice"));
+            return Err(JsonError::new("duplicate member"));
         }
         Ok(self.last.remove(name).filter(|value| !is_null(value)))
     }

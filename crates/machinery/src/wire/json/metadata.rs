@@ -29,7 +29,7 @@ pub fn metadata_from_json(json: &[u8]) -> Result<Vec<u8>, JsonError> {
     let json = lossy_json(json);
     let members: Members<'_> = serde_json::from_str(&json)?;
     if type_of(&members)? == ("v1".to_owned(), "Status".to_owned()) {
-        return Err(JsonError::new("a Status is no object"));
+        return Err(JsonError::new("the response is a Status, not an object"));
     }
     let encoded = metadata(&members).and_then(|(out, name)| named(&name).map(|()| out))?;
     Ok(wrap_envelope(API_VERSION, "PartialObjectMetadata", &encoded))
@@ -46,7 +46,7 @@ pub fn metadata_list_from_json(json: &[u8]) -> Result<Vec<u8>, JsonError> {
     let is_status = api_version == "v1" && kind == "Status";
     // A list may be of any kind.
     if is_status || !kind.ends_with("List") && !members.contains("items") {
-        return Err(JsonError::new("it is no list").within("kind"));
+        return Err(JsonError::new("the object is not a list").within("kind"));
     }
     let mut out = Vec::new();
     if !members.all("metadata").is_empty() {
@@ -84,7 +84,7 @@ fn inner<'a>(members: &Members<'a>) -> Result<Members<'a>, JsonError> {
 /// Returns the encoded metadata of an object, and its name.
 fn metadata(members: &Members<'_>) -> Result<(Vec<u8>, String), JsonError> {
     if members.all("metadata").is_empty() {
-        return Err(JsonError::new("it is missing").within("metadata"));
+        return Err(JsonError::new("missing member").within("metadata"));
     }
     let fields = inner(members)?;
     let name = fields.get("name").map_or(Ok(String::new()), text);
@@ -95,7 +95,7 @@ fn metadata(members: &Members<'_>) -> Result<(Vec<u8>, String), JsonError> {
 
 fn named(name: &str) -> Result<(), JsonError> {
     if name.is_empty() {
-        return Err(JsonError::new("it is missing").within("name").within("metadata"));
+        return Err(JsonError::new("missing member").within("name").within("metadata"));
     }
     Ok(())
 }
@@ -131,7 +131,7 @@ fn metadata_or_mark(values: &[&RawValue], has_name: bool) -> Vec<u8> {
 
 /// Appends metadata, which is the first field of each object and list.
 fn put_message(name: &'static str, members: Members<'_>, out: &mut Vec<u8>) -> Result<(), JsonError> {
-    let message = SCHEMA.named(name).ok_or_else(|| JsonError::new(format!("{name} is not known here")))?;
+    let message = SCHEMA.named(name).ok_or_else(|| JsonError::new(format!("unknown member {name}")))?;
     let encoded = encode(message, members, Repeated::Merged);
     put_bytes(out, METADATA, &encoded.map_err(|error| error.within("metadata"))?);
     Ok(())

@@ -67,9 +67,9 @@ impl From<WireError> for JsonError {
 impl From<serde_json::Error> for JsonError {
     fn from(error: serde_json::Error) -> Self {
         Self::new(match error.classify() {
-            Category::Data => "its type is another one",
-            Category::Syntax => "it is no JSON",
-            Category::Eof | Category::Io => "it is cut short",
+            Category::Data => "unexpected type",
+            Category::Syntax => "invalid JSON",
+            Category::Eof | Category::Io => "unexpected end of input",
         })
     }
 }

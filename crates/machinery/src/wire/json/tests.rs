@@ -211,7 +211,7 @@ fn bytes_that_are_no_text_become_characters_in_json() {
 fn what_is_wrong_is_not_quoted() {
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {}, "data": "hunter2"});
     let error = object_from_json(secret.to_string().as_bytes()).unwrap_err().to_string();
-    assert_eq!(error, "malformed JSON in data: its type is another one");
+    assert_eq!(error, "malformed JSON in data: unexpected type");
 }
 
 /// In JSON mode whole objects pass here, with keys and values of any user.
@@ -254,19 +254,19 @@ fn members_are_those_that_kubernetes_reads() {
 
     let error = |json: &str| object_from_json(json.as_bytes()).unwrap_err().to_string();
     for (json, expected) in [
-        (r#"{"apiVersion":"v1","kind":"Pod","metadata":{},"metadata":{}}"#, "in metadata: it occurs twice"),
+        (r#"{"apiVersion":"v1","kind":"Pod","metadata":{},"metadata":{}}"#, "in metadata: duplicate member"),
         (
             r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","name":"a"}}"#,
-            "in metadata.name: it occurs twice",
+            "in metadata.name: duplicate member",
         ),
-        (r#"{"apiVersion":"v1","kind":"Pod","Kind":"Secret"}"#, "in kind: it has another spelling"),
+        (r#"{"apiVersion":"v1","kind":"Pod","Kind":"Secret"}"#, "in kind: unexpected spelling of the member"),
         (
             "{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"\u{212a}ind\":\"Secret\"}",
-            "in kind: it has another spelling",
+            "in kind: unexpected spelling of the member",
         ),
         (
             r#"{"apiVersion":"apps/v1","kind":"Deployment","spec":{"replicas":3000000000}}"#,
-            "in spec.replicas: its type is another one",
+            "in spec.replicas: unexpected type",
         ),
     ] {
         assert!(error(json).ends_with(expected), "{json}: {}", error(json));
@@ -431,7 +431,7 @@ fn quantities_have_blanks_around_them_and_no_escapes() {
         assert_eq!(quota(amount).unwrap(), json!(expected), "{amount}");
     }
     let error = quota(r#""\u0035""#).unwrap_err().to_string();
-    assert!(error.ends_with("a quantity has an escape"), "{error}");
+    assert!(error.ends_with("a quantity has an escape sequence"), "{error}");
 }
 
 #[test]
@@ -450,9 +450,9 @@ fn times_of_1970_survive_and_the_zero_time_is_null() {
 fn what_is_wrong_is_said_with_its_place() {
     let error = |json: Json| object_from_json(json.to_string().as_bytes()).unwrap_err().to_string();
     assert!(error(json!([])).starts_with("malformed JSON: "));
-    assert_eq!(error(json!({"kind": "Pod"})), "malformed JSON in apiVersion: it is missing");
+    assert_eq!(error(json!({"kind": "Pod"})), "malformed JSON in apiVersion: missing member");
     let unknown = error(json!({"apiVersion": "v1", "kind": "Table"}));
-    assert_eq!(unknown, "malformed JSON: Table of v1 is not a kind that is known here");
+    assert_eq!(unknown, "malformed JSON: unknown kind Table of v1");
     let mut wrong = pod();
     wrong["spec"]["containers"][0]["livenessProbe"]["periodSeconds"] = json!("ten");
     assert!(error(wrong).starts_with("malformed JSON in spec.containers.0.livenessProbe.periodSeconds: "));

@@ -26,7 +26,7 @@ pub fn object_to_json(envelope: &Bytes) -> Result<String, JsonError> {
         (head(path!(Envelope, typeMeta.apiVersion))?, head(path!(Envelope, typeMeta.kind))?);
     let message = SCHEMA
         .of_kind(&api_version, &kind)
-        .ok_or_else(|| JsonError::new(format!("{kind} of {api_version} is not a kind that is known here")))?;
+        .ok_or_else(|| JsonError::new(format!("unknown kind {kind} of {api_version}")))?;
     let mut out = Members::new();
     out.put("apiVersion", &quoted(&api_version));
     out.put("kind", &quoted(&kind));

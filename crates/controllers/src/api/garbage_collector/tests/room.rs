@@ -143,7 +143,7 @@ fn an_owner_whose_kind_is_not_known_yet_is_looked_for_again() {
     let read = Reads::default().with_object(&THING, Key::of(&dependent), Ok(Some(partial(&dependent))));
     let pass = attempts.plan(&key, &[], &read, Timestamp::UNIX_EPOCH);
     let Ok(Pass::Plan(plan, _)) = pass else { panic!("{pass:?}") };
-    assert!(plan.is_empty() && plan.retry.is_some_and(|why| why.contains("not known yet")));
+    assert!(plan.is_empty() && plan.retry.is_some_and(|why| why.contains("not discovered yet")));
 }
 
 #[test]

@@ -39,7 +39,7 @@ impl Kinds for Gadgets {
     fn served(&self, kind: &'static Kind) -> Result<Option<&'static Kind>, String> {
         assert_eq!((kind.group, kind.resource), ("ex.io", "gadgets"));
         match self {
-            Self::Unknown => Err("ex.io cannot be found out".to_owned()),
+            Self::Unknown => Err("discovery of the resources of ex.io".to_owned()),
             Self::NotServed => Ok(None),
             Self::In(row) => Ok(Some(row)),
         }

@@ -122,7 +122,7 @@ fn what_is_not_all_seen_stays_as_it_was_and_is_counted_later() {
         ("pods", "0"),
     ]);
     assert_eq!(amounts(&written(&plan).unwrap().status.used), expected);
-    assert!(plan.retry.unwrap().ends_with("can't be counted yet: its cache is not filled"));
+    assert!(plan.retry.unwrap().ends_with("cannot be counted yet: its cache is not synced"));
     // Where the API has no devices, pods can still ask for extended resources.
     view.devices = Known::NotServed;
     view.objects.insert("secrets".into(), Known::Yes(1));

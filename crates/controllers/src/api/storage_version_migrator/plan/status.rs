@@ -84,5 +84,9 @@ pub(super) fn malformed(migration: &StorageVersionMigration, error: &WireError) 
 /// The resource may be about to come.
 pub(super) fn waits(migration: &StorageVersionMigration) -> Plan {
     let resource = super::super::migration::resource_key(migration);
-    Plan { retry: Some(format!("{resource} is not served")), quiet: true, ..Plan::default() }
+    Plan {
+        retry: Some(format!("{resource} is not served by the API server")),
+        quiet: true,
+        ..Plan::default()
+    }
 }

@@ -143,13 +143,13 @@ fn without_discovery_or_an_index_nothing_is_said() {
     let observed = |reads: Reads| world.observed(&reads).unwrap_err();
     let resources = Arc::new(super::fixtures::resources());
     let silent = observed(Reads::default().with_resources(Err(refused(500))));
-    assert_eq!(silent, ObserveError::Retry("live read of the API's resources failed: no".to_owned()));
+    assert_eq!(silent, ObserveError::Retry("live read of API resources failed: no".to_owned()));
     let silent = observed(
         Reads::default()
             .with_resources(Ok(resources))
             .with_json(RequestUri::openapi_index(), Err(refused(404))),
     );
-    assert_eq!(silent, ObserveError::Retry("live read of the index of OpenAPI failed: no".to_owned()));
+    assert_eq!(silent, ObserveError::Retry("live read of the OpenAPI index failed: no".to_owned()));
     assert!(matches!(World::of(&[]).observed(&Reads::default()), Ok(Observation::Nothing)));
 }
 

@@ -123,18 +123,21 @@ fn a_policy_says_what_it_was_checked_against() {
     assert_eq!(
         reasons(policy(vec![rule(&["example.com", "batch"], &["v1"], &["webs", "jobs"])], &wrong)),
         [
-            "Its generation 1 is new: its expressions are checked against 1 kind (Web); there is something wrong with 1 of them.",
-            "No types are known of Job: it is not checked against that.",
+            "Generation 1 of the policy is new; its expressions are checked against 1 kind (Web): 1 warning found.",
+            "The schema of Job is unknown, so the expressions are not checked against it.",
         ]
     );
     assert_eq!(
         reasons(policy(vec![rule(&["*"], &["v1"], &["webs"])], &wrong)),
         [
-            "Its generation 1 is new: its expressions are checked against no kind, for its rules name none whose types are known; \
-             nothing is wrong with them."
+            "Generation 1 of the policy is new; its expressions are checked against no kind, because no kind in the \
+             policy's rules has a known schema: no warnings."
         ]
     );
     let mut checked = about_webs(&wrong);
     checked.status.observed_generation = 1;
-    assert_eq!(reasons(checked), ["Its generation 1 was checked: nothing is due before its spec changes."]);
+    assert_eq!(
+        reasons(checked),
+        ["Generation 1 of the policy is checked; the next check follows a change of its spec."]
+    );
 }

@@ -249,6 +249,6 @@ fn it_says_why() {
     for part in ["DeviceTaintRule broken", "device a of pool p of d", "deleted in 20s"] {
         assert!(said.contains(part), "{said}");
     }
-    assert!(reasons(&Bench::new(claim(vec![]), &["a"]), at(1)).contains("it is deleted now"));
-    assert!(reasons(&Bench::new(claim(vec![]), &[]), at(1)).contains("it stays"));
+    assert!(reasons(&Bench::new(claim(vec![]), &["a"]), at(1)).contains("the pod is deleted now"));
+    assert!(reasons(&Bench::new(claim(vec![]), &[]), at(1)).contains("The pod is kept"));
 }

@@ -212,8 +212,8 @@ fn it_says_why() {
         .with(pod("p", &[], &[], finished))
         .with(pod("q", &[], &[], plain));
     let why = [
-        "q uses the claim, so it stays as it is.",
-        "It is still reserved for 1 consumer that is done or gone (p): that ends.",
+        "q uses the claim; it is not changed.",
+        "The claim is reserved for 1 consumer that is finished or deleted (p); the reservation is removed.",
     ];
     assert_eq!(used.reasons_of_claim("c"), why);
     let freed = Cluster::new().with(pod("p", &[], &[], finished)).with(claim("c", |claim| {
@@ -221,14 +221,18 @@ fn it_says_why() {
         made_for(claim, "p", "gpu");
     }));
     let why = [
-        "It is still reserved for 1 consumer that is done or gone (p): that ends.",
-        "Nobody uses the claim any more: its devices are freed.",
-        "It was made for the pod p, which is done: it is deleted.",
+        "The claim is reserved for 1 consumer that is finished or deleted (p); the reservation is removed.",
+        "No consumer uses the claim; its devices are deallocated.",
+        "The claim was created for the pod p, which has finished; the claim is deleted.",
     ];
     assert_eq!(freed.reasons_of_claim("c"), why);
     let waiting = Cluster::new().with(claim("c", allocated));
-    let why = ["Devices are allocated for the claim, and nobody has used them yet: they stay."];
+    let why =
+        ["Devices are allocated for the claim, and it has had no consumer yet; the allocation is kept."];
     assert_eq!(waiting.reasons_of_claim("c"), why);
     let idle = Cluster::new().with(claim("c", |_| {}));
-    assert_eq!(idle.reasons_of_claim("c"), ["Nobody uses the claim, and no device is allocated for it."]);
+    assert_eq!(
+        idle.reasons_of_claim("c"),
+        ["No consumer uses the claim, and no device is allocated for it."]
+    );
 }

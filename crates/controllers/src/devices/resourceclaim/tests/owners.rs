@@ -192,7 +192,7 @@ fn pod_whose_claims_are_recorded_and_reserved_needs_no_pod_group() {
     assert_eq!(cluster.pod("p", &none()).unwrap(), Vec::<String>::new());
     // Another group's claim is none of the pod's.
     let cluster = cluster.with(claim("g-gpu-1", |claim| made_for_group(claim, "other", "gpu")));
-    assert_eq!(cluster.pod("p", &none()).unwrap_err(), "pod ns/p: PodGroup ns/g is not there");
+    assert_eq!(cluster.pod("p", &none()).unwrap_err(), "pod ns/p: PodGroup ns/g not found");
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn pods_share_the_claims_of_their_group() {
         .with(claim("p-own-1", |claim| made_for(claim, "p", "own")));
     cluster.with_groups = true;
     // The group comes first.
-    assert_eq!(cluster.pod("p", &none()).unwrap_err(), "pod ns/p: PodGroup ns/g is not there");
+    assert_eq!(cluster.pod("p", &none()).unwrap_err(), "pod ns/p: PodGroup ns/g not found");
     let cluster = cluster.with(group("g", &[("gpu", "t")]));
     assert_eq!(cluster.group("g", &none()).unwrap(), ["create resourceclaims g-gpu-", "look again"]);
     let recorded =
@@ -317,11 +317,11 @@ fn it_says_why() {
         .with(claim("shared", allocated))
         .with(template("t", false));
     let why = [
-        "Entry a uses the claim shared, which somebody else makes.",
-        "Entry b has no claim: one is made from the template t.",
-        "Entry c has no claim, and none can be made: resource claim template \"gone\": \
+        "Entry a uses the existing claim shared.",
+        "Entry b has no claim; one is created from the template t.",
+        "Entry c has no claim, and none can be created: resource claim template \"gone\": \
          resourceclaimtemplate.resource.k8s.io \"gone\" not found.",
-        "The claim shared is allocated and not reserved for p, which is on its node already: that is done now.",
+        "The claim shared is allocated but not reserved for p, which is already on its node; it is reserved now.",
     ];
     assert_eq!(cluster.reasons_of_pod("p"), why);
 }

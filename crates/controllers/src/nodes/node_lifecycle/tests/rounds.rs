@@ -478,7 +478,7 @@ async fn pods_of_a_node_that_is_lost_are_said_to_be_not_ready() {
         let planned = plan_of(&room);
         assert_eq!(planned.is_some(), expected, "{node_says} {pod_says:?}");
         let Some((plan, reasons)) = planned else { continue };
-        assert!(reasons.contains("it is said to be not ready either"), "{reasons}");
+        assert!(reasons.contains("the pod is marked as not ready"), "{reasons}");
         let write = plan.writes().next().unwrap();
         let told = write.on_success.as_ref();
         assert!(told.is_some_and(|event| event.warning && event.reason == "NodeNotReady"));

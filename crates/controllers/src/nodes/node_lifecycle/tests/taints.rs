@@ -137,7 +137,7 @@ fn old_labels_follow_the_new_ones_beside_the_taints() {
 fn reasons_tell_of_silence_and_of_a_view_that_is_not_known_to_be_current() {
     let mut view = view(node("n", ""));
     let told = |view: &View| Controller::reasons(view, now()).join(" ");
-    assert_eq!(told(&view), "The condition Ready is True; it has not been looked at yet.");
+    assert_eq!(told(&view), "The condition Ready is True; its health has not been evaluated yet.");
     view.covered.silent_for = Some(std::time::Duration::from_secs(90));
-    assert!(told(&view).starts_with("The watch of Leases has shown nothing new for 1m 30s"));
+    assert!(told(&view).starts_with("The Lease watch has been silent for 1m 30s"));
 }

@@ -428,12 +428,12 @@ fn what_is_wanted_and_attached_is_counted() {
 fn it_is_said_what_a_volume_waits_for() {
     let mut stage = stage(&["ReadWriteOnce"]);
     let said = |stage: &Stage, node: &str| Controller::reasons(&stage.view(node), Timestamp::UNIX_EPOCH);
-    assert_eq!(said(&stage, "n"), ["Volume a is wanted, and is about to be attached."]);
+    assert_eq!(said(&stage, "n"), ["Volume a is needed by a pod and is attached next."]);
     stage.look("n");
     stage.at = secs(20);
     assert_eq!(
         said(&stage, "n"),
-        ["Volume a is being attached: its attacher is waited for, for 1m 40s at most."]
+        ["Volume a is being attached; the controller waits for the CSI attacher for at most 1m 40s."]
     );
     stage.is_attached("a", "n");
     stage.look("n");
@@ -441,7 +441,10 @@ fn it_is_said_what_a_volume_waits_for() {
     stage.node("m");
     stage.pod("q", "m", &["a"]);
     stage.look("m");
-    assert_eq!(said(&stage, "m"), ["Volume a is for one node, and n has it: that is waited for."]);
+    assert_eq!(
+        said(&stage, "m"),
+        ["Volume a can be attached to one node only; the attach waits until it is detached from n."]
+    );
     stage.node("idle");
-    assert_eq!(said(&stage, "idle"), ["No volume is attached to this node, and none is wanted."]);
+    assert_eq!(said(&stage, "idle"), ["No volume is attached to this node, and no pod needs one."]);
 }

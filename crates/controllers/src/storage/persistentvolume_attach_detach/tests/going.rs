@@ -335,15 +335,14 @@ fn it_is_said_what_a_detachment_waits_for() {
     let said = |stage: &Stage| Controller::reasons(&stage.view("n"), Timestamp::UNIX_EPOCH).remove(0);
     let mut stage = unwanted();
     stage.look("n");
-    let waits =
-        "Volume a is wanted by no pod. The node says that it is mounted, and is ready: it is waited for.";
+    let waits = "Volume a is used by no pod. The node reports it as mounted and is ready; the detach waits for the node.";
     assert_eq!(said(&stage), waits);
     stage.is_dead("n");
     stage.at += secs(100);
     assert_eq!(
         said(&stage),
-        "Volume a is wanted by no pod. The node says that it is mounted, and is not ready: it is detached by force in \
-         4m 20s, or at once with the taint node.kubernetes.io/out-of-service."
+        "Volume a is used by no pod. The node reports it as mounted and is not ready; it is detached by force in 4m \
+         20s, or immediately with the taint node.kubernetes.io/out-of-service."
     );
     let mut never = unwanted_under(Rules { is_forced: false, ..RULES });
     never.is_dead("n");
@@ -351,11 +350,11 @@ fn it_is_said_what_a_detachment_waits_for() {
     stage.uses("n", &[]);
     assert_eq!(
         said(&stage),
-        "Volume a is wanted by no pod: it leaves the node's list, and is detached then."
+        "Volume a is used by no pod; it is removed from the node's status.volumesAttached and then detached."
     );
     stage.look("n");
     assert_eq!(
         said(&stage),
-        "Volume a is being detached: its attacher is waited for, for 2m at most. Then it is asked again."
+        "Volume a is being detached; the controller waits for the CSI attacher for at most 2m, then retries."
     );
 }

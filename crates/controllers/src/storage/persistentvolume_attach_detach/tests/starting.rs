@@ -225,7 +225,7 @@ fn node_that_cannot_be_read_delays_a_detach_and_nothing_else() {
     let told = stage.happened();
     assert!(told.contains(&"create b on n".to_owned()), "{told:?}");
     assert!(!told.contains(&"delete a on n".to_owned()), "{told:?}");
-    assert!(told.iter().any(|told| told.starts_with("retry nodes n cannot be read: ")), "{told:?}");
+    assert!(told.iter().any(|told| told.starts_with("retry read nodes n: ")), "{told:?}");
     assert_eq!(stage.look_in, Some(Duration::from_millis(500)));
     stage.unreadable.clear();
     stage.at += Duration::from_millis(500);

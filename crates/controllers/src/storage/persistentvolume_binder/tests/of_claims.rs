@@ -103,7 +103,7 @@ fn a_volume_that_does_not_say_how_large_it_is_is_not_told_of() {
     let world = world(&small, &[unsized_volume]);
     let told = world.claims("data");
     assert_eq!(told[..3], BIND[..3]);
-    assert!(told[3].starts_with("retry the volume vol does not say"));
+    assert!(told[3].starts_with("retry volume vol has no storage capacity"));
     assert_eq!(world.claim("data").status.phase, "Pending");
 }
 

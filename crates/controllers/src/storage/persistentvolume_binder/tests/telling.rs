@@ -275,16 +275,16 @@ fn it_says_why_a_claim_does_not_bind() {
     let (bound, held) = bound_pair();
     let external = class("c", "example.com/p", "");
     let table = [
-        (says(None, &open, &[]), "none can be made: storageclass.storage.k8s.io \"c\" not found"),
-        (says(None, &open, &[little.clone()]), "1 volume of its class is free; it does not suit"),
-        (says(None, &open, &[volume("vol")]), "The volume vol suits the claim"),
-        (says(None, &classless, &[]), "it has no class by which one could be made"),
-        (says(Some(&external), &open, &[]), "the provisioner example.com/p of its class c is waited for"),
-        (says(Some(&waiting_class()), &open, &[]), "waits for the first pod that uses the claim"),
-        (says(None, &named, &[]), "The volume vol that the claim names is not there"),
-        (says(None, &named, &[little]), "does not suit it: requested PV is too small"),
+        (says(None, &open, &[]), "none can be provisioned: storageclass.storage.k8s.io \"c\" not found"),
+        (says(None, &open, &[little.clone()]), "1 volume of the claim's class is free; it does not match"),
+        (says(None, &open, &[volume("vol")]), "The volume vol matches the claim"),
+        (says(None, &classless, &[]), "the claim has no class to provision one"),
+        (says(Some(&external), &open, &[]), "the provisioner example.com/p of the class c must create one"),
+        (says(Some(&waiting_class()), &open, &[]), "delays binding until a pod"),
+        (says(None, &named, &[]), "The requested volume vol does not exist"),
+        (says(None, &named, &[little]), "does not match the claim: requested PV is too small"),
         (says(None, &bound, &[held]), "The claim is bound to the volume vol"),
-        (says(None, &bound, &[]), "which is gone: it is lost"),
+        (says(None, &bound, &[]), "which no longer exists; the claim is lost"),
     ];
     for (said, expected) in table {
         assert!(said.contains(expected), "{said}: {expected}");
@@ -305,14 +305,14 @@ fn it_says_what_a_volume_waits_for() {
     let mut open = claim.clone();
     open.spec.volume_name = "".into();
     let table = [
-        (says(&volume("vol"), &[]), "No claim has the volume"),
+        (says(&volume("vol"), &[]), "The volume has no claim"),
         (says(&held, &[claim]), "bound to the claim ns/data"),
-        (says(&held, &[open]), "about to be bound"),
-        (says(&released("vol", "Retain", csi()), &[]), "kept, with all that is in it"),
-        (says(&released("vol", "Delete", csi()), &[]), "Whoever provides the volume deletes it"),
+        (says(&held, &[open]), "is bound to it next"),
+        (says(&released("vol", "Retain", csi()), &[]), "its data are retained"),
+        (says(&released("vol", "Delete", csi()), &[]), "external provisioner must delete it"),
         (says(&released("vol", "Delete", directory("/tmp/x")), &[]), "The directory /tmp/x and the volume"),
-        (says(&released("vol", "Recycle", nfs()), &[]), "A Pod empties it"),
-        (says(&released("vol", "Recycle", csi()), &[]), "which its type cannot be"),
+        (says(&released("vol", "Recycle", nfs()), &[]), "A recycler pod deletes"),
+        (says(&released("vol", "Recycle", csi()), &[]), "which its plugin does not support"),
     ];
     for (said, expected) in table {
         assert!(said.contains(expected), "{said}: {expected}");

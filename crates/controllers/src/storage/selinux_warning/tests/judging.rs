@@ -104,12 +104,12 @@ fn a_claim_must_be_bound_both_ways_and_an_ephemeral_one_be_the_pods() {
     );
     assert!(unresolved(&|claim, _| claim.spec.volume_name = Str::EMPTY).contains("is not bound"));
     assert!(
-        unresolved(&|claim, _| claim.spec.volume_name = "other".into()).contains("there is no volume other")
+        unresolved(&|claim, _| claim.spec.volume_name = "other".into()).contains("volume other not found")
     );
     let another = |_: &mut PersistentVolumeClaim, held: &mut PersistentVolume| {
         held.spec.claim_ref.as_mut().unwrap().uid = "x".into();
     };
-    assert!(unresolved(&another).contains("is not bound to the claim ns/data"));
+    assert!(unresolved(&another).contains("is not bound to claim ns/data"));
     assert!(
         unresolved(&|claim, _| claim.metadata.name = "elsewhere".into()).is_empty(),
         "that is another one"
@@ -122,7 +122,7 @@ fn a_claim_must_be_bound_both_ways_and_an_ephemeral_one_be_the_pods() {
         source: PodClaimSource::Ephemeral(Raw::default()),
     })
     .collect();
-    assert!(world.pod(ephemeral.clone()).join(" ").contains("the claim ns/e-data was not made for the pod"));
+    assert!(world.pod(ephemeral.clone()).join(" ").contains("claim ns/e-data was not created for the pod"));
     let mut owned = claim("ns", "e-data");
     let uid = ephemeral.metadata.uid.clone();
     owned.metadata.owner_references =
@@ -140,7 +140,7 @@ fn one_volume_that_does_not_resolve_keeps_not_the_others() {
     let unmounted = PodClaim { volume: "spare".into(), source: PodClaimSource::Named("spare".into()) };
     mounting.claims = mounting.claims.iter().cloned().chain([unmounted]).collect();
     let told = world.pod(mounting);
-    assert_eq!(told, ["again: there is no claim ns/spare; volume late: there is no claim ns/late"]);
+    assert_eq!(told, ["again: claim ns/spare not found; volume late: claim ns/late not found"]);
     assert_eq!(world.view(&Key::new("ns", "p")).volumes.len(), 1);
     assert!(world.view(&Key::new("ns", "p")).volumes[0].is_told);
 }
@@ -163,7 +163,7 @@ fn several_labels_of_one_volume_are_told_with_each_look() {
     assert_eq!(world.pod(scratch).len(), 2);
     // One that cannot be resolved is not judged.
     let told = world.pod(pod("r", "", &["late ?"]));
-    assert_eq!(told, ["again: volume late: there is no claim ns/late"]);
+    assert_eq!(told, ["again: volume late: claim ns/late not found"]);
 }
 
 #[test]
@@ -178,12 +178,12 @@ fn it_says_with_whom_a_pod_conflicts() {
             .contains("kubernetes.io/csi/labels^h is mounted with :::s0:c1, MountOption, by no other pod")
     );
     world.pod(pod("b", "", &["data u:::s0:c1"]));
-    assert!(said("a").contains("go together with that"));
+    assert!(said("a").contains("are compatible"));
     world.pod(pod("c", "", &["data :::s0:c2"]));
-    assert!(said("a").contains("that excludes ns/c on one node"));
-    assert!(said("gone").contains("has ended, or is gone"));
+    assert!(said("a").contains("this conflicts with ns/c on the same node"));
+    assert!(said("gone").contains("has finished or does not exist"));
     world.pod(pod("d", "", &["data ?", "late -"]));
-    assert!(said("d").contains("with several labels") && said("d").contains("cannot be judged yet"));
+    assert!(said("d").contains("with several labels") && said("d").contains("cannot be checked yet"));
     world.pod(pod("e", "", &[]));
     assert!(said("e").contains("no volume that could conflict"));
 }

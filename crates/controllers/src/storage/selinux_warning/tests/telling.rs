@@ -179,7 +179,7 @@ fn a_volume_stays_seen_though_its_claim_is_gone() {
     world.pod(pod("a", "", &["data :::s0:c1"]));
     world.pod(pod("b", "", &["data :::s0:c2"]));
     world.gone(1, &Key::new("ns", "data"));
-    assert_eq!(world.look(&Key::new("ns", "a")), ["again: volume data: there is no claim ns/data"]);
+    assert_eq!(world.look(&Key::new("ns", "a")), ["again: volume data: claim ns/data not found"]);
     assert_eq!(world.series().len(), 2);
 }
 

@@ -16,28 +16,29 @@ pub(in super::super) fn reasons(view: &View, now: Timestamp) -> Vec<String> {
     match turn {
         Turn::Start(at) => {
             let name = jobs::name(&view.cron_job, at);
-            reasons.push(format!("The activation of {at} is due: the Job {name} is made."));
+            reasons.push(format!("The activation of {at} is due; the Job {name} is created."));
             if spec.concurrency_policy == "Replace" && !status.is_idle() {
                 let replaced = names(status.active().map(|(held, _)| held.name.clone()));
-                reasons.push(format!("The policy is Replace: {replaced} is deleted before."));
+                reasons.push(format!("The concurrencyPolicy is Replace; {replaced} is deleted first."));
             }
         }
         _ if view.cron_job.metadata.is_deleting() => {
-            reasons.push("The CronJob is being deleted: no Job is made.".to_owned());
+            reasons.push("The CronJob is being deleted; no Job is created.".to_owned());
         }
-        Turn::End if spec.suspend => reasons.push("The CronJob is suspended: no Job is made.".to_owned()),
-        Turn::End => reasons.push("No Job is made until the CronJob changes.".to_owned()),
+        Turn::End if spec.suspend => reasons.push("The CronJob is suspended; no Job is created.".to_owned()),
+        Turn::End => reasons.push("No Job is created until the CronJob changes.".to_owned()),
         Turn::ComeBack => {
             let wait = requeue(view, None, now).map(time);
             reasons.push(wait.map_or_else(
                 || "No activation is due.".to_owned(),
-                |wait| format!("No activation is to be started now; the next one comes in {wait}."),
+                |wait| format!("No activation is due now; the next one is in {wait}."),
             ));
         }
     }
     let last = view.cron_job.status.last_schedule_time.filter(|last| Timestamp::from(*last) > now);
     reasons.extend(last.map(|last| {
-        format!("status.lastScheduleTime is {last}, in the future: no Job is created before. Remove it from the status if it is wrong.")
+        format!("status.lastScheduleTime {last} is in the future; no Job is created until then. If the time is wrong, \
+             remove it from the status.")
     }));
     // What users are told by events says the rest.
     reasons.extend(told.into_iter().map(|(_, reason, message)| format!("{reason}: {message}")));
@@ -45,8 +46,8 @@ pub(in super::super) fn reasons(view: &View, now: Timestamp) -> Vec<String> {
     let surplus: Vec<&Job> = history::surplus(view);
     if !surplus.is_empty() {
         let (goes, all) =
-            (verb(surplus.len(), "goes", "go"), names(surplus.iter().map(|job| &job.metadata.name)));
-        reasons.push(format!("{all} {goes}: the history limits keep fewer finished Jobs."));
+            (verb(surplus.len(), "is", "are"), names(surplus.iter().map(|job| &job.metadata.name)));
+        reasons.push(format!("{all} {goes} deleted; the history limits keep fewer finished Jobs."));
     }
     reasons
 }

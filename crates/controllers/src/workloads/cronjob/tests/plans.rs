@@ -183,18 +183,18 @@ fn it_says_why_a_job_is_started_or_not() {
     };
     let running = "1 Job is running: runs.";
     let minutes = at("10:00").as_second() / 60;
-    let due = format!("The activation of 2026-11-24T10:00:00Z is due: the Job cron-{minutes} is made.");
+    let due = format!("The activation of 2026-11-24T10:00:00Z is due; the Job cron-{minutes} is created.");
     assert_eq!(said(&|_| {}, "10:20"), [&*due, running]);
     let policy =
         |policy: &'static str| move |cron_job: &mut CronJob| cron_job.spec.concurrency_policy = policy.into();
     assert_eq!(
         said(&policy("Replace"), "10:20"),
-        [&*due, "The policy is Replace: runs is deleted before.", running]
+        [&*due, "The concurrencyPolicy is Replace; runs is deleted first.", running]
     );
     assert_eq!(
         said(&policy("Forbid"), "10:20"),
         [
-            "No activation is to be started now; the next one comes in 40m 1s.",
+            "No activation is due now; the next one is in 40m 1s.",
             "JobAlreadyActive: Not starting job because prior execution is running and concurrency policy is Forbid",
             running
         ]
@@ -206,12 +206,12 @@ fn it_says_why_a_job_is_started_or_not() {
     assert_eq!(
         said(&suspended, "10:20"),
         [
-            "The CronJob is suspended: no Job is made.",
+            "The CronJob is suspended; no Job is created.",
             running,
-            "old goes: the history limits keep fewer finished Jobs."
+            "old is deleted; the history limits keep fewer finished Jobs."
         ]
     );
     let never = said(&|cron_job| cron_job.spec.schedule = "0 0 30 2 *".into(), "10:20");
-    assert_eq!(never[0], "No Job is made until the CronJob changes.");
+    assert_eq!(never[0], "No Job is created until the CronJob changes.");
     assert!(never[1].starts_with("InvalidSchedule: "), "{never:?}");
 }

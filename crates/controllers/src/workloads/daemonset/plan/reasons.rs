@@ -20,12 +20,10 @@ use coxswain_machinery::wire::Str;
 
 pub(in super::super) fn reasons(view: &View, now: Timestamp) -> Vec<String> {
     if view.selector.is_empty() {
-        return vec!["The selector is empty and would select every pod: nothing is done.".to_owned()];
+        return vec!["The selector is empty and would match every pod; the DaemonSet is ignored.".to_owned()];
     }
     if view.daemon_set.metadata.is_deleting() {
-        return vec![
-            "The DaemonSet is being deleted: its pods are left to the garbage collector.".to_owned(),
-        ];
+        return vec!["The DaemonSet is being deleted; the garbage collector deletes its pods.".to_owned()];
     }
     let claims = Claims::of(view);
     let daemons = Daemons::of(view, &claims.kept);
@@ -33,14 +31,14 @@ pub(in super::super) fn reasons(view: &View, now: Timestamp) -> Vec<String> {
     let document = match TemplateDocument::of(&view.daemon_set.spec.template, Numbers::Exact) {
         Ok(document) => document,
         Err(error) => {
-            reasons.push(format!("The template cannot be read: {error}."));
+            reasons.push(format!("The template cannot be decoded: {error}."));
             return reasons;
         }
     };
     let present = match revisions::settle(view, &claims, &document) {
         Ok(present) => present,
         Err(error) => {
-            reasons.push(format!("The template's revision cannot be told: {error}."));
+            reasons.push(format!("The revision of the template cannot be determined: {error}."));
             return reasons;
         }
     };
@@ -119,7 +117,7 @@ fn missing(daemons: &Daemons<'_>) -> Option<String> {
     let number = missing.len();
     (number > 0).then(|| {
         format!(
-            "{} {} no pod: {} made.",
+            "{} {} no pod; {} created.",
             names(&missing),
             verb(number, "has", "have"),
             verb(number, "one is", "they are")
@@ -137,10 +135,10 @@ fn unwanted(daemons: &Daemons<'_>) -> Option<String> {
     let number = going.len();
     (number > 0).then(|| {
         format!(
-            "{} {} where none may be, and {}.",
+            "{} {} outside of the matching nodes; {} deleted.",
             names(&going),
             verb(number, "runs", "run"),
-            verb(number, "goes", "go")
+            verb(number, "it is", "they are")
         )
     })
 }
@@ -150,7 +148,7 @@ fn backing_off(view: &View) -> Vec<String> {
     let mut waiting: Vec<_> = view.backoffs.iter().map(|(node, left)| (node, *left)).collect();
     waiting.sort();
     let told = |(node, left): (&Str, Duration)| {
-        format!("The pod on {node} has failed; after a backoff it is replaced in {}.", time(left))
+        format!("The pod on {node} has failed; it is replaced in {} (backoff).", time(left))
     };
     waiting.into_iter().map(told).collect()
 }
@@ -163,16 +161,16 @@ fn rollout(view: &View, daemons: &Daemons<'_>, hash: &str, now: Timestamp) -> Op
     if old == 0 {
         return None;
     }
-    let told = format!("{} {} of an earlier template", count(old, "pod"), verb(old, "is", "are"));
+    let told = format!("{} {} an earlier template", count(old, "pod"), verb(old, "has", "have"));
     if strategy.r#type != ROLLING_UPDATE {
         let them = verb(old, "it", "them");
-        return Some(format!("{told}: updateStrategy is OnDelete, so somebody has to delete {them}."));
+        return Some(format!("{told}; the updateStrategy is OnDelete, so you must delete {them}."));
     }
     let bounds = Bounds::of(strategy, daemons.desired);
     if bounds.surges() {
         return Some(format!(
-            "{told}: on at most {} at once a new one is made beside it (maxSurge), and the old one goes when that is \
-             available.",
+            "{told}; new pods are created on at most {} at a time (maxSurge), and an old pod is deleted when the \
+             new one is available.",
             count(bounds.surge, "node")
         ));
     }
@@ -186,9 +184,13 @@ fn rollout(view: &View, daemons: &Daemons<'_>, hash: &str, now: Timestamp) -> Op
     };
     let without = daemons.nodes.iter().filter(|(node, fit)| fit.runs() && !available(node)).count();
     Some(format!(
-        "{told}: {} may be without an available pod (maxUnavailable), {without} {} now{}.",
+        "{told}; {} may be without an available pod (maxUnavailable), and {without} {} now{}.",
         count(bounds.unavailable, "node"),
         verb(without, "is", "are"),
-        if without >= bounds.unavailable { ", so the next waits for one of them" } else { "" }
+        if without >= bounds.unavailable {
+            ", so the next pod is replaced when one becomes available"
+        } else {
+            ""
+        }
     ))
 }

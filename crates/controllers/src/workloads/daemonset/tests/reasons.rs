@@ -29,7 +29,11 @@ fn it_says_which_nodes_get_a_pod_and_which_do_not() {
     seen.nodes.retain(|node| node.metadata.name != "n3");
     seen.nodes.push(node("n3", |node| taint(node, "NoExecute")));
     seen.pods.push(pod("c", "n3", |_| {}));
-    assert!(said(&seen).contains(&"c runs where none may be, and goes.".to_owned()), "{:?}", said(&seen));
+    assert!(
+        said(&seen).contains(&"c runs outside of the matching nodes; it is deleted.".to_owned()),
+        "{:?}",
+        said(&seen)
+    );
 }
 
 #[test]
@@ -40,24 +44,24 @@ fn it_says_how_far_the_template_is_rolled_out() {
     let set = daemon_set(|set| rolls(set, IntOrString::Int(1), IntOrString::Int(0)));
     assert_eq!(
         last(&set, &pods),
-        "2 pods are of an earlier template: 1 node may be without an available pod (maxUnavailable), 0 are now."
+        "2 pods have an earlier template; 1 node may be without an available pod (maxUnavailable), and 0 are now."
     );
     let waiting = [pods[0].clone(), pods[1].clone(), pod("c", "n3", unready)];
     assert_eq!(
         last(&set, &waiting),
-        "2 pods are of an earlier template: 1 node may be without an available pod (maxUnavailable), 1 is now, so the next \
-         waits for one of them."
+        "2 pods have an earlier template; 1 node may be without an available pod (maxUnavailable), and 1 is now, so \
+         the next pod is replaced when one becomes available."
     );
     let surging = daemon_set(|set| rolls(set, IntOrString::Int(0), IntOrString::Int(2)));
     assert_eq!(
         last(&surging, &pods),
-        "2 pods are of an earlier template: on at most 2 nodes at once a new one is made beside it (maxSurge), and the old \
-         one goes when that is available."
+        "2 pods have an earlier template; new pods are created on at most 2 nodes at a time (maxSurge), and an old \
+         pod is deleted when the new one is available."
     );
     let by_hand = daemon_set(|set| set.spec.update_strategy.r#type = "OnDelete".into());
     assert_eq!(
         last(&by_hand, &pods),
-        "2 pods are of an earlier template: updateStrategy is OnDelete, so somebody has to delete them."
+        "2 pods have an earlier template; the updateStrategy is OnDelete, so you must delete them."
     );
 }
 
@@ -67,13 +71,13 @@ fn it_says_for_how_long_a_failed_pod_stays_and_that_it_is_being_deleted() {
     let mut seen = view(&set, &["n1"], &[pod("a", "n1", failed)]);
     seen.backoffs.insert("n1".into(), Duration::from_secs(40));
     assert!(
-        said(&seen).contains(&"The pod on n1 has failed; after a backoff it is replaced in 40s.".to_owned()),
+        said(&seen).contains(&"The pod on n1 has failed; it is replaced in 40s (backoff).".to_owned()),
         "{:?}",
         said(&seen)
     );
     let going = daemon_set(|set| set.metadata.deletion_timestamp = ago(1));
     assert_eq!(
         said(&view(&going, &["n1"], &[])),
-        ["The DaemonSet is being deleted: its pods are left to the garbage collector."]
+        ["The DaemonSet is being deleted; the garbage collector deletes its pods."]
     );
 }

@@ -211,10 +211,7 @@ impl<'a> Draft<'a> {
             regarding: Regarding::of(&DEPLOYMENTS, &self.view.deployment.metadata),
             warning: true,
             reason: "TemplateChangedByAdmission",
-            message: format!(
-                "ReplicaSet {:?} was created with another pod template than the Deployment's: admission changed it",
-                new.name()
-            ),
+            message: format!("created ReplicaSet {:?}: admission changed its pod template", new.name()),
         })
     }
 

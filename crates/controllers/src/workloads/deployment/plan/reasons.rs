@@ -13,37 +13,40 @@ use coxswain_machinery::model::words::{count, names, verb};
 
 pub(in super::super) fn reasons(view: &View, now: Timestamp) -> Vec<String> {
     if view.selector.is_empty() {
-        return vec!["The selector is empty and would select every ReplicaSet: nothing is done.".to_owned()];
+        return vec![
+            "The selector is empty and would match every ReplicaSet; the Deployment is ignored.".to_owned(),
+        ];
     }
     let claims = Claims::of(view);
     let draft = match Draft::new(view, &claims, now) {
         Ok(draft) => draft,
-        Err(error) => return vec![format!("There is no plan: {error}.")],
+        Err(error) => return vec![format!("The Deployment cannot be reconciled: {error}.")],
     };
     let mut reasons = vec![counts(&draft)];
     reasons.extend(claims.told());
     if claims.adopts() {
-        reasons.push("Everything else is decided when that is done.".to_owned());
+        reasons.push("Further steps follow after that.".to_owned());
         return reasons;
     }
     if view.deployment.metadata.is_deleting() {
-        reasons.push("The Deployment is being deleted: nothing is rolled out or scaled.".to_owned());
+        reasons.push("The Deployment is being deleted; its ReplicaSets are not scaled.".to_owned());
         return reasons;
     }
     if draft.spec().paused {
-        reasons.push("The Deployment is paused: it is scaled, and no template is rolled out.".to_owned());
+        reasons
+            .push("The Deployment is paused; it is scaled, but its template is not rolled out.".to_owned());
         return reasons;
     }
     if rollback::wanted(&draft).is_some() {
         reasons.push(
-            "An annotation asks for an earlier template: that is written into the Deployment first."
+            "An annotation requests a rollback; the earlier template is written to the Deployment first."
                 .to_owned(),
         );
         return reasons;
     }
     if scale::is_due(&draft) {
         reasons.push(
-            "Its number of replicas has changed: all ReplicaSets are scaled in proportion before the roll-out goes on."
+            "spec.replicas has changed; all ReplicaSets are scaled in proportion before the rollout continues."
                 .to_owned(),
         );
         return reasons;
@@ -58,15 +61,15 @@ fn counts(draft: &Draft<'_>) -> String {
     let held: i32 = draft.members.iter().map(|member| member.object.status.replicas).sum();
     let available: i32 = draft.members.iter().map(|member| member.object.status.available_replicas).sum();
     let new = match draft.newest() {
-        Some(new) => format!("{} of the present template in {}", new.object.status.replicas, new.name()),
-        None => "none of the present template yet".to_owned(),
+        Some(new) => format!("{} of the current template in {}", new.object.status.replicas, new.name()),
+        None => "none of the current template yet".to_owned(),
     };
-    format!("{} wanted, {held} there: {new}, {available} available.", count(wanted, "replica"))
+    format!("{} desired, {held} existing: {new}, {available} available.", count(wanted, "replica"))
 }
 
 fn rollout(draft: &Draft<'_>) -> Vec<String> {
     let Some(new) = draft.newest() else {
-        return vec!["No ReplicaSet has the present template: one is made.".to_owned()];
+        return vec!["No ReplicaSet has the current template; one is created.".to_owned()];
     };
     let old: Vec<&Member> = draft.active_old().into_iter().map(|at| &draft.members[at]).collect();
     let mut reasons = Vec::new();
@@ -74,15 +77,15 @@ fn rollout(draft: &Draft<'_>) -> Vec<String> {
         let left = draft.view.running.iter().filter(|uid| **uid != new.object.metadata.uid).count();
         if !old.is_empty() || left > 0 {
             reasons.push(format!(
-                "Pods of {} still run: the strategy is Recreate, so none of the present template is made before they are \
-                 gone.",
+                "Pods of {} still run; the strategy is Recreate, so pods of the current template are created after \
+                 they are deleted.",
                 count(left.max(old.len()), "earlier ReplicaSet")
             ));
         }
     } else if !old.is_empty() {
         reasons.push(format!(
-            "{} {} pods of an earlier template: while they are replaced there may be {} at most (maxSurge), and {} must be \
-             available at least (maxUnavailable).",
+            "{} {} pods of an earlier template; during the rollout, at most {} may exist (maxSurge) and at least {} \
+             must be available (maxUnavailable).",
             names(old.iter().map(|member| member.name())),
             verb(old.len(), "has", "have"),
             count(usize::try_from(draft.bounds.most()).unwrap_or(0), "pod"),
@@ -91,7 +94,7 @@ fn rollout(draft: &Draft<'_>) -> Vec<String> {
         let available: i32 = draft.members.iter().map(|member| member.object.status.available_replicas).sum();
         if draft.total() >= draft.bounds.most() && available <= draft.bounds.least_available() {
             reasons.push(
-                "Neither leaves room now: the next step waits for a new pod to become available.".to_owned(),
+                "Both limits are reached; the next step waits until a new pod is available.".to_owned(),
             );
         }
     }
@@ -99,7 +102,7 @@ fn rollout(draft: &Draft<'_>) -> Vec<String> {
         draft.members.iter().filter(|member| !member.is_observed()).map(Member::name).collect();
     if !unobserved.is_empty() {
         reasons.push(format!(
-            "{} {} not said yet what became of the last change.",
+            "{} {} not observed the last change yet.",
             names(&unobserved),
             verb(unobserved.len(), "has", "have")
         ));
@@ -112,6 +115,6 @@ fn progress(draft: &Draft<'_>) -> Option<String> {
     let seconds = deadline(draft.spec())?;
     let condition = conditions::get(&draft.status, PROGRESSING)?;
     (condition.reason == TIMED_OUT).then(|| {
-        format!("For more than {seconds}s nothing has become better (progressDeadlineSeconds); it is tried further on.")
+        format!("No progress for more than {seconds}s (progressDeadlineSeconds); the rollout continues.")
     })
 }

@@ -17,24 +17,24 @@ fn it_says_how_far_the_template_is_rolled_out() {
     assert_eq!(
         said(&ten, &[]),
         [
-            "10 replicas wanted, 0 there: none of the present template yet, 0 available.",
-            "No ReplicaSet has the present template: one is made.",
+            "10 replicas desired, 0 existing: none of the current template yet, 0 available.",
+            "No ReplicaSet has the current template; one is created.",
         ]
     );
     let done = [replica_set(1, 10, |_| {})];
     assert_eq!(
         said(&ten, &done),
-        ["10 replicas wanted, 10 there: 10 of the present template in web-1, 10 available."]
+        ["10 replicas desired, 10 existing: 10 of the current template in web-1, 10 available."]
     );
     let second = deployment(|deployment| deployment.spec.template = template("nginx:2"));
     let stuck = [replica_set(1, 8, |_| {}), replica_set(2, 5, |set| set.status.available_replicas = 0)];
     assert_eq!(
         said(&second, &stuck),
         [
-            "10 replicas wanted, 13 there: 5 of the present template in web-2, 8 available.",
-            "web-1 has pods of an earlier template: while they are replaced there may be 13 pods at most (maxSurge), and 8 \
-             must be available at least (maxUnavailable).",
-            "Neither leaves room now: the next step waits for a new pod to become available.",
+            "10 replicas desired, 13 existing: 5 of the current template in web-2, 8 available.",
+            "web-1 has pods of an earlier template; during the rollout, at most 13 pods may exist (maxSurge) and at \
+             least 8 must be available (maxUnavailable).",
+            "Both limits are reached; the next step waits until a new pod is available.",
         ]
     );
     let late = deployment(|deployment| {
@@ -44,7 +44,7 @@ fn it_says_how_far_the_template_is_rolled_out() {
     });
     assert_eq!(
         said(&late, &stuck).pop().unwrap(),
-        "For more than 600s nothing has become better (progressDeadlineSeconds); it is tried further on."
+        "No progress for more than 600s (progressDeadlineSeconds); the rollout continues."
     );
 }
 
@@ -56,22 +56,22 @@ fn it_says_what_comes_before_the_template() {
     let whole = [replica_set(1, 10, |_| {})];
     assert_eq!(
         last(|deployment| deployment.spec.paused = true, &whole),
-        "The Deployment is paused: it is scaled, and no template is rolled out."
+        "The Deployment is paused; it is scaled, but its template is not rolled out."
     );
     assert_eq!(
         last(|deployment| deployment.metadata.deletion_timestamp = ago(1), &whole),
-        "The Deployment is being deleted: nothing is rolled out or scaled."
+        "The Deployment is being deleted; its ReplicaSets are not scaled."
     );
     assert_eq!(
         last(|deployment| deployment.spec.replicas = Some(20), &whole),
-        "Its number of replicas has changed: all ReplicaSets are scaled in proportion before the roll-out goes on."
+        "spec.replicas has changed; all ReplicaSets are scaled in proportion before the rollout continues."
     );
     let free = [replica_set(1, 10, |set| set.metadata.owner_references.clear())];
     assert_eq!(
         said(&deployment(|_| {}), &free)[1..],
         [
             "web-1 matches the selector and has no controller: it is adopted.",
-            "Everything else is decided when that is done.",
+            "Further steps follow after that.",
         ]
     );
     let recreate = deployment(|deployment| {
@@ -83,7 +83,7 @@ fn it_says_what_comes_before_the_template() {
     seen.running = HashSet::from_iter(["uid-1".into()]);
     assert_eq!(
         Controller::reasons(&seen, now())[1],
-        "Pods of 1 earlier ReplicaSet still run: the strategy is Recreate, so none of the present template is made before \
-         they are gone."
+        "Pods of 1 earlier ReplicaSet still run; the strategy is Recreate, so pods of the current template are \
+         created after they are deleted."
     );
 }

@@ -14,16 +14,20 @@ pub(in super::super) fn reasons(view: &View, now: Timestamp) -> Vec<String> {
     let counted = match Count::of(view, now) {
         Ok(counted) => counted,
         Err(unknown) => {
-            let again = if unknown.may_pass() { "It is tried again." } else { "That has to change first." };
+            let again = if unknown.may_pass() {
+                "The calculation is retried."
+            } else {
+                "The calculation is repeated when this changes."
+            };
             return vec![format!(
-                "No pod may be evicted, because it is not known how many there should be: {unknown}. {again}"
+                "No pod may be evicted, because the expected number of pods is unknown: {unknown}. {again}"
             )];
         }
     };
     let pods = view.pods.as_deref().unwrap_or_default();
     let mut reasons = vec![allowed(&counted), asked(view, &counted)];
     if view.budget.spec.selector.is_none() {
-        reasons.push("The budget has no selector, so it selects no pod.".to_owned());
+        reasons.push("The budget has no selector and matches no pod.".to_owned());
     } else if pods.is_empty() {
         reasons.push("No pod matches the selector.".to_owned());
     }
@@ -34,7 +38,7 @@ pub(in super::super) fn reasons(view: &View, now: Timestamp) -> Vec<String> {
     if !lone.is_empty() && asks_for_replicas(&view.budget.spec) {
         let (has, is) = (verb(lone.len(), "has", "have"), verb(lone.len(), "is", "are"));
         reasons.push(format!(
-            "{} {has} no controller and {is} not expected: only minAvailable as a number counts such pods.",
+            "{} {has} no controller and {is} not counted; only a minAvailable number counts such pods.",
             names(lone)
         ));
     }
@@ -42,7 +46,7 @@ pub(in super::super) fn reasons(view: &View, now: Timestamp) -> Vec<String> {
         let number = view.overlaps.len();
         let (is, are) = (verb(number, "is", "are"), verb(number, "it", "them"));
         reasons.push(format!(
-            "{} {is} selected by another budget, too: the API server refuses to evict {are}.",
+            "{} {is} also selected by another budget; the API server refuses to evict {are}.",
             count(number, "pod")
         ));
     }
@@ -52,7 +56,7 @@ pub(in super::super) fn reasons(view: &View, now: Timestamp) -> Vec<String> {
 fn allowed(counted: &Count) -> String {
     let Count { allowed, healthy, desired, expected, .. } = counted;
     if *expected <= 0 {
-        return "No pod may be evicted, because none is expected.".to_owned();
+        return "No pod may be evicted, because the expected number of pods is 0.".to_owned();
     }
     let may = match allowed {
         0 => "No pod may".to_owned(),
@@ -71,7 +75,7 @@ fn asked(view: &View, counted: &Count) -> String {
             IntOrString::Str(text) => text.to_string(),
         };
         format!(
-            "{what} is {value}, of the {} that {} should have.",
+            "{what} is {value} of {}, the desired number of {}.",
             count(usize::try_from(counted.expected).unwrap_or_default(), "replica"),
             count(view.controllers.len(), "controller"),
         )
@@ -79,11 +83,11 @@ fn asked(view: &View, counted: &Count) -> String {
     match (&spec.max_unavailable, &spec.min_available) {
         (Some(value), _) => of_controllers("maxUnavailable", value),
         (None, Some(IntOrString::Int(number))) => {
-            format!("minAvailable is {number}, of all pods that there are.")
+            format!("minAvailable is {number} of all matching pods.")
         }
         (None, Some(value)) => of_controllers("minAvailable", value),
         (None, None) => {
-            "The budget asks for nothing: it has neither minAvailable nor maxUnavailable.".to_owned()
+            "The budget has neither minAvailable nor maxUnavailable and requires no healthy pods.".to_owned()
         }
     }
 }
@@ -114,7 +118,7 @@ fn waited_for(view: &View, pods: &[Arc<Pod>], counted: &Count) -> Option<String>
     }
     let (is, does) = (verb(waiting.len(), "is", "are"), verb(waiting.len(), "does", "do"));
     Some(format!(
-        "{} {is} about to be evicted and {does} not count as healthy; that is waited for {} more.",
+        "{} {is} being evicted and {does} not count as healthy for up to {}.",
         names(waiting),
         time(wait)
     ))

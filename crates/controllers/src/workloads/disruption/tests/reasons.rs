@@ -27,11 +27,11 @@ fn they_say_who_may_go_and_why_no_more() {
         told(&Bench::of(&budget, &pods)),
         [
             "1 pod may be evicted: 3 healthy of 4 expected, and 2 must be healthy.",
-            "minAvailable is 50%, of the 4 replicas that 1 controller should have.",
+            "minAvailable is 50% of 4 replicas, the desired number of 1 controller.",
             "c is terminating.",
             "b is not ready.",
-            "a is about to be evicted and does not count as healthy; that is waited for 1m 30s more.",
-            "d has no controller and is not expected: only minAvailable as a number counts such pods.",
+            "a is being evicted and does not count as healthy for up to 1m 30s.",
+            "d has no controller and is not counted; only a minAvailable number counts such pods.",
         ]
     );
 }
@@ -47,7 +47,7 @@ fn they_say_what_is_asked_for() {
         first_two(|budget| says(budget, [0, 0, 0, 0])),
         [
             "No pod may be evicted: 1 healthy of 1 expected, and 2 must be healthy.",
-            "minAvailable is 2, of all pods that there are."
+            "minAvailable is 2 of all matching pods."
         ]
     );
     assert_eq!(
@@ -57,18 +57,18 @@ fn they_say_what_is_asked_for() {
         }),
         [
             "1 pod may be evicted: 1 healthy of 4 expected, and 0 must be healthy.",
-            "maxUnavailable is 4, of the 4 replicas that 1 controller should have."
+            "maxUnavailable is 4 of 4 replicas, the desired number of 1 controller."
         ]
     );
     assert_eq!(
         first_two(|budget| budget.spec.min_available = None),
         [
-            "No pod may be evicted, because none is expected.",
-            "The budget asks for nothing: it has neither minAvailable nor maxUnavailable."
+            "No pod may be evicted, because the expected number of pods is 0.",
+            "The budget has neither minAvailable nor maxUnavailable and requires no healthy pods."
         ]
     );
     let none = told(&Bench::of(&budget(|budget| budget.spec.selector = None), &[]));
-    assert_eq!(none[2..], ["The budget has no selector, so it selects no pod."]);
+    assert_eq!(none[2..], ["The budget has no selector and matches no pod."]);
     assert_eq!(told(&Bench::of(&budget(|_| {}), &[]))[2..], ["No pod matches the selector."]);
 }
 
@@ -79,8 +79,8 @@ fn they_say_what_is_not_known() {
     assert_eq!(
         told(&bench),
         [
-            "No pod may be evicted, because it is not known how many there should be: unexpected GroupVersion string: \
-          a/b/c. That has to change first."
+            "No pod may be evicted, because the expected number of pods is unknown: unexpected GroupVersion string: \
+             a/b/c. The calculation is repeated when this changes."
         ]
     );
 }

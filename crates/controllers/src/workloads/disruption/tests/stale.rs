@@ -92,7 +92,7 @@ fn only_they_are_looked_at() {
 #[test]
 fn explanations_say_when() {
     let told = |seconds| Controller::reasons(&target(seconds, |_| {}), now());
-    let begin = "The pod was to be disrupted (EvictionByEvictionAPI), and lives on: ";
-    assert_eq!(told(90), [format!("{begin}the condition is taken back in 30s if the pod is still there.")]);
-    assert_eq!(told(120), [format!("{begin}that was two minutes ago, so the condition is taken back.")]);
+    let begin = "The pod has the condition DisruptionTarget (EvictionByEvictionAPI) and was not deleted; ";
+    assert_eq!(told(90), [format!("{begin}the condition is removed in 30s if the pod still exists.")]);
+    assert_eq!(told(120), [format!("{begin}the condition is older than 2 minutes and is removed.")]);
 }

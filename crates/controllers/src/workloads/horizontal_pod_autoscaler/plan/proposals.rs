@@ -180,7 +180,7 @@ fn resource(
             let told = error.told("resource");
             return Err(failed(format!("unable to get metrics for resource {name}: {told}")));
         }
-        _ => return Err(failed("it was not asked for".to_owned())),
+        _ => return Err(failed("the metric was not requested".to_owned())),
     };
     let metric = PodMetric { resource: Some(name), container, target: wanted };
     let asked = present.by_pods(&metric, values).map_err(|error| failed(error.to_string()))?;
@@ -202,7 +202,7 @@ fn of_pods(source: &PodsMetricSource, found: &Found, present: &Present<'_>) -> P
         Found::Pods(Err(error)) => {
             return Err(failed(format!("unable to get metric {name}: {}", error.told("custom"))));
         }
-        _ => return Err(failed("it was not asked for".to_owned())),
+        _ => return Err(failed("the metric was not requested".to_owned())),
     };
     let target = source.target.average_value.as_ref().map_or(0, |average| milli(average));
     let metric = PodMetric { resource: None, container: None, target: PodTarget::Average(target) };
@@ -237,7 +237,7 @@ fn of_object(
             let of = format!("{} {namespace}/{}: {told}", object.kind, object.name);
             Err(failed(tried, format!("unable to get metric {}: {of}", metric.name)))
         }
-        _ => Err(failed(tried, "it was not asked for".to_owned())),
+        _ => Err(failed(tried, "the metric was not requested".to_owned())),
     };
     let (asked, current, name) = match (target.r#type.as_str(), &target.value, &target.average_value) {
         ("Value", Some(value), _) => {
@@ -285,7 +285,7 @@ fn of_external(
             let (told, series) = (error.told("external"), selector_text(metric.selector.as_deref()));
             Err(failed(tried, format!("unable to get external metric {namespace}/{name}/{series}: {told}")))
         }
-        _ => Err(failed(tried, "it was not asked for".to_owned())),
+        _ => Err(failed(tried, "the metric was not requested".to_owned())),
     };
     let (asked, current) = match (&target.average_value, &target.value) {
         (Some(value), _) => {

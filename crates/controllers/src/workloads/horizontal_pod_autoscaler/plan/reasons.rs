@@ -7,7 +7,7 @@ use super::limits::{Limit, Limited, Stabilization};
 use super::proposals::{MetricFailure, Proposal};
 use super::{Decision, decide};
 use coxswain_machinery::api::autoscaling::{MetricSpec, MetricStatus, MetricTarget, MetricValueStatus};
-use coxswain_machinery::model::words::{count, verb};
+use coxswain_machinery::model::words::count;
 use coxswain_machinery::wire::Str;
 
 pub(in super::super) fn reasons(view: &View, now: Timestamp) -> Vec<String> {
@@ -15,12 +15,12 @@ pub(in super::super) fn reasons(view: &View, now: Timestamp) -> Vec<String> {
     let name = format!("{} {}", target.kind, target.name);
     match &view.stage {
         Stage::NoScale(no_scale) => vec![format!(
-            "Nothing is scaled, because the scale of {name} could not be read: {}. It is tried again in {:?}.",
+            "The scale of {name} could not be read: {}. The read is retried in {:?}.",
             no_scale.why, view.settings.sync_period
         )],
         Stage::Look(look) => of_look(view, look, &name, now),
         Stage::Decided(draft, Scaling::Failed(why)) => {
-            vec![format!("{name} is to have {}, and could not be scaled: {why}.", replicas(draft.desired))]
+            vec![format!("{name} could not be scaled to {}: {why}.", replicas(draft.desired))]
         }
         Stage::Decided(draft, _) => vec![format!("{name} is being scaled to {}.", replicas(draft.desired))],
     }
@@ -33,14 +33,14 @@ fn replicas(number: i32) -> String {
 fn of_look(view: &View, look: &Look, name: &str, now: Timestamp) -> Vec<String> {
     let decision = decide(view, look, now);
     let (spec, current) = (view.spec(), decision.current);
-    let has = format!("{name} is asked to have {}", replicas(current));
+    let has = format!("{name} has {}", replicas(current));
     let first = match decision.desired {
-        None => format!("{has}, and it stays so: it is not known how many it needs."),
+        None => format!("{has} and is not scaled, because the desired number is unknown."),
         Some(0) if current == 0 => {
-            format!("{has}, which switches scaling off. Whoever scales it up switches it on again.")
+            format!("{has}, which disables autoscaling. Scale it to at least 1 to enable it again.")
         }
-        Some(desired) if desired == current => format!("{has}, and it stays so."),
-        Some(desired) => format!("{has}, and is scaled to {desired}."),
+        Some(desired) if desired == current => format!("{has} and is not scaled."),
+        Some(desired) => format!("{has} and is scaled to {desired}."),
     };
     let mut reasons = vec![first];
     if let Err(bad) = &look.pods
@@ -60,30 +60,28 @@ fn of_look(view: &View, look: &Look, name: &str, now: Timestamp) -> Vec<String> 
     {
         let (bound, min) = (spec.max_replicas, spec.min_replicas.unwrap_or(1));
         reasons.push(if current > bound {
-            format!("At most {} are allowed, so no metric is looked at.", replicas(bound))
+            format!("The maximum is {}, so no metric is evaluated.", replicas(bound))
         } else {
-            format!("At least {} must be there, so no metric is looked at.", replicas(min))
+            format!("The minimum is {}, so no metric is evaluated.", replicas(min))
         });
     }
     if let Ok(selected) = &look.pods {
         let number = selected.pods.len();
-        let are = verb(number, "is", "are");
-        reasons.push(format!(
-            "Its selector is {}; there {are} {}.",
-            selected.selector,
-            count(number, "such pod")
-        ));
+        reasons.push(format!("The selector is {} and matches {}.", selected.selector, count(number, "pod")));
     }
     reasons
 }
 
 fn selector(bad: &BadSelector) -> String {
     match bad {
-        BadSelector::Missing => "Its scale names no selector, so its pods are not known.".to_owned(),
-        BadSelector::Invalid(why) => format!("Its scale's selector is unusable: {why}."),
+        BadSelector::Missing => "The scale has no selector, so its pods are unknown.".to_owned(),
+        BadSelector::Invalid(why) => format!("The selector of the scale is invalid: {why}."),
         BadSelector::Ambiguous { names, .. } => {
             let names: Vec<&str> = names.iter().map(Str::as_str).collect();
-            format!("Several autoscalers select the same pods, so none of them scales: {}.", names.join(", "))
+            format!(
+                "Several autoscalers select the same pods, so none of them is active: {}.",
+                names.join(", ")
+            )
         }
     }
 }
@@ -91,14 +89,14 @@ fn selector(bad: &BadSelector) -> String {
 fn of_metric(metric: &MetricSpec, proposal: &Proposal) -> String {
     let (now, target) = compared(metric, &proposal.status);
     format!(
-        "{} is {now} of {target}, which asks for {}.",
+        "{} is {now}, the target is {target}; recommendation: {}.",
         capital(&proposal.name),
         replicas(proposal.replicas)
     )
 }
 
 fn of_failure(failure: &MetricFailure) -> String {
-    format!("A metric says nothing: {}.", failure.whole)
+    format!("A metric is unavailable: {}.", failure.whole)
 }
 
 fn capital(text: &str) -> String {
@@ -151,15 +149,15 @@ fn together(decision: &Decision) -> Vec<String> {
     let failed = decision.proposals.iter().filter(|made| made.is_err()).count();
     if failed > 0 {
         said.push(if decision.wanted.is_some() {
-            "What cannot be had is left out, for the others ask for no fewer replicas than there are."
+            "Unavailable metrics are ignored, because the other metrics do not recommend fewer replicas than now."
                 .to_owned()
         } else {
-            "While a metric says nothing, replicas are added and none are taken away.".to_owned()
+            "While a metric is unavailable, the target is only scaled up.".to_owned()
         });
     }
     let Some((wanted, limited)) = &decision.wanted else { return said };
     if decision.proposals.len() > 1 {
-        said.push(format!("Of what the metrics ask for the most counts: {}.", replicas(*wanted)));
+        said.push(format!("Using the highest recommendation: {}.", replicas(*wanted)));
     }
     said.extend(limits(limited));
     said
@@ -169,19 +167,19 @@ fn limits(limited: &Limited) -> Vec<String> {
     let Limited { replicas: to, stabilized, stabilization, limit } = *limited;
     let lately = match stabilization {
         Stabilization::None => None,
-        Stabilization::Down => {
-            Some(format!("More were asked for lately: until that is long enough ago, {stabilized} are kept."))
-        }
+        Stabilization::Down => Some(format!(
+            "An earlier recommendation in the stabilization window was higher; {stabilized} are kept."
+        )),
         Stabilization::Up => Some(format!(
-            "Fewer were asked for lately: until that is long enough ago, {stabilized} are enough."
+            "An earlier recommendation in the stabilization window was lower; {stabilized} are kept."
         )),
     };
     let bound = match limit {
         Limit::None => None,
-        Limit::TooFew => Some(format!("There must be at least {}.", replicas(to))),
-        Limit::TooMany => Some(format!("There may be at most {}.", replicas(to))),
-        Limit::UpRate => Some(format!("So fast it may grow to {} and not further.", replicas(to))),
-        Limit::DownRate => Some(format!("So fast it may shrink to {} and not further.", replicas(to))),
+        Limit::TooFew => Some(format!("The minimum is {}.", replicas(to))),
+        Limit::TooMany => Some(format!("The maximum is {}.", replicas(to))),
+        Limit::UpRate => Some(format!("The scale-up policy caps this step at {}.", replicas(to))),
+        Limit::DownRate => Some(format!("The scale-down policy limits this step to {}.", replicas(to))),
     };
     lately.into_iter().chain(bound).collect()
 }

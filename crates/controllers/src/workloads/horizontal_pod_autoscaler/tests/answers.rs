@@ -112,27 +112,27 @@ fn hpa_answer_without_a_kind_is_read() {
 #[test]
 fn what_is_not_understood_is_said_in_few_words() {
     for (answer, told) in [
-        (json!(null), "the answer is no PodMetricsList"),
-        (json!([1, 2]), "the answer is no PodMetricsList"),
+        (json!(null), "decode PodMetricsList"),
+        (json!([1, 2]), "decode PodMetricsList"),
         (json!({}), "empty"),
-        (json!({ "kind": "Secret", "items": [] }), "the answer is no PodMetricsList: its kind is \"Secret\""),
-        (json!({ "kind": "PodMetricsList", "items": {} }), "the answer is no PodMetricsList"),
+        (json!({ "kind": "Secret", "items": [] }), "decode PodMetricsList: unexpected kind \"Secret\""),
+        (json!({ "kind": "PodMetricsList", "items": {} }), "decode PodMetricsList"),
         (json!({ "kind": "PodMetricsList", "items": null }), "empty"),
         (
             json!({ "kind": "PodMetricsList", "items": [pod("a", &json!([{ "usage": { "cpu": "lots" } }]))] }),
-            "\"lots\" is no quantity",
+            "\"lots\" is not a quantity",
         ),
         (
             json!({ "kind": "PodMetricsList", "items": [pod("a", &json!([{ "usage": { "cpu": [] } }]))] }),
-            "a value is no quantity",
+            "a value is not a quantity",
         ),
         (
             json!({ "kind": "PodMetricsList", "items": [{ "timestamp": "soon", "containers": [{ "usage": { "cpu": "1" } }] }] }),
-            "a time is none",
+            "a timestamp is not an RFC 3339 time",
         ),
         (
             json!({ "kind": "PodMetricsList", "items": [{ "window": "long", "containers": [{ "usage": { "cpu": "1" } }] }] }),
-            "a window is no duration",
+            "a window is not a duration",
         ),
     ] {
         let error = fetch(resource(&answer, "cpu", None).unwrap_err());

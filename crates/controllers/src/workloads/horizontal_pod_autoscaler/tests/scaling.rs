@@ -223,29 +223,31 @@ fn an_explanation_tells_metric_by_metric_how_a_number_came_about() {
     assert_eq!(
         reasons(&mut bench),
         [
-            "Deployment web is asked to have 2 replicas, and is scaled to 4.",
-            "Cpu resource utilization (percentage of request) is 100% of 50%, which asks for 4 replicas.",
-            "Its selector is app=web; there are 2 such pods.",
+            "Deployment web has 2 replicas and is scaled to 4.",
+            "Cpu resource utilization (percentage of request) is 100%, the target is 50%; recommendation: 4 \
+             replicas.",
+            "The selector is app=web and matches 2 pods.",
         ]
     );
     assert!(bench.remembering.history(&Key::new("default", "web")).recommendations.is_empty());
     bench.reconcile();
     bench.all_use("10m").now += SignedDuration::from_secs(15);
     let told = reasons(&mut bench);
-    assert_eq!(told[0], "Deployment web is asked to have 4 replicas, and it stays so.");
-    assert_eq!(told[2], "More were asked for lately: until that is long enough ago, 4 are kept.");
+    assert_eq!(told[0], "Deployment web has 4 replicas and is not scaled.");
+    assert_eq!(told[2], "An earlier recommendation in the stabilization window was higher; 4 are kept.");
     bench.answers.clear();
     let told = reasons(&mut bench);
-    assert!(told[0].ends_with("it is not known how many it needs."), "{told:?}");
+    assert!(told[0].ends_with("the desired number is unknown."), "{told:?}");
     assert!(
-        told[1].starts_with("A metric says nothing: failed to get cpu resource metric value"),
+        told[1].starts_with("A metric is unavailable: failed to get cpu resource metric value"),
         "{told:?}"
     );
     bench.replicas = None;
     assert_eq!(
         reasons(&mut bench),
         [
-            "Nothing is scaled, because the scale of Deployment web could not be read: deployments.apps \"web\" not found. It is tried again in 15s."
+            "The scale of Deployment web could not be read: deployments.apps \"web\" not found. The read is retried \
+             in 15s."
         ]
     );
 }

@@ -14,24 +14,24 @@ fn reasons(change: impl FnOnce(&mut Job), pods: &[Arc<Pod>]) -> Vec<String> {
 
 #[test]
 fn an_explanation_says_what_is_waited_for() {
-    let counted = "1 of 4 have succeeded, 0 have failed (more than 6 fail the Job).";
+    let counted = "1 of 4 have succeeded, 0 have failed (backoffLimit 6).";
     let pods = [pod("a", succeeded), pod("b", |_| {})];
     assert_eq!(
         reasons(|job| job.spec.active_deadline_seconds = Some(130), &pods),
         [
-            "1 pod runs, and 2 should.",
+            "1 pod runs; 2 desired.",
             counted,
-            "It may be active for another 30s.",
-            "1 pod has ended and is not counted yet.",
+            "The active deadline is reached in 30s.",
+            "1 pod has finished and is not counted yet.",
         ]
     );
     assert_eq!(
         reasons(|job| job.spec.suspend = true, &pods)[0],
-        "It is suspended: none of its pods may run, and 1 pod is deleted."
+        "The Job is suspended; no pod may run, and 1 pod is deleted."
     );
     assert_eq!(
         reasons(|job| job.spec.pod_replacement_policy = "Failed".into(), &[pod("a", deleting)])[..2],
-        ["no pods run, and 2 should.", "1 pod is on its way out, to be replaced when failed."]
+        ["no pods run; 2 desired.", "1 pod is terminating; a replacement is created after a pod has failed."]
     );
     assert_eq!(
         reasons(
@@ -39,16 +39,16 @@ fn an_explanation_says_what_is_waited_for() {
             &[pod("a", failed), pod("b", |_| {}), pod("c", deleting)]
         )[..3],
         [
-            "It has failed (BackoffLimitExceeded): Job has reached the specified backoff limit.",
+            "The Job has failed (BackoffLimitExceeded): Job has reached the specified backoff limit.",
             "1 pod still runs and is deleted.",
-            "1 pod is on its way out: the end is told when none is left.",
+            "1 pod is terminating; the Job is marked as finished when none is left.",
         ]
     );
     let mut view = view(&job(|_| {}), &[]);
     view.backoff = Record { failures: 2, last: ago(5) };
     assert_eq!(
         plan::reasons(&view, now())[1],
-        "2 pods failed since one succeeded: no other is made for 15s."
+        "2 pods failed since the last success; the next pod is created in 15s (backoff)."
     );
 }
 
@@ -56,18 +56,18 @@ fn an_explanation_says_what_is_waited_for() {
 fn an_explanation_says_why_a_job_is_left_alone() {
     assert_eq!(
         reasons(|job| job.spec.managed_by = "example.com/another".into(), &[]),
-        ["example.com/another runs this Job: it and its pods are left alone."]
+        ["The external controller example.com/another manages this Job; the Job and its pods are ignored."]
     );
     assert_eq!(
         reasons(|job| job.status.conditions = vec![condition("Complete", "True", "CompletionsReached")], &[]),
-        ["It is Complete (CompletionsReached): nothing is left to do."]
+        ["The Job is Complete (CompletionsReached); no work is left."]
     );
     assert_eq!(
         reasons(|job| job.spec.completion_mode = "Sorted".into(), &[]),
-        ["Its completion mode \"Sorted\" is not known: it is left alone."]
+        ["The completion mode \"Sorted\" is unknown; the Job is ignored."]
     );
     assert_eq!(
         reasons(|job| job.metadata.deletion_timestamp = ago(1), &[])[0],
-        "It is being deleted: pods that have ended are counted, and no others are made."
+        "The Job is being deleted; finished pods are counted, and no pods are created."
     );
 }

@@ -14,20 +14,20 @@ use coxswain_machinery::api::apps::ReplicaSet;
 fn it_says_what_is_missing_and_what_goes() {
     let three = [pod("a", |_| {}), pod("b", unready), pod("c", |_| {})];
     for (wanted, expected) in [
-        (3, vec!["3 replicas wanted, 3 there: 2 ready, 2 available."]),
+        (3, vec!["3 replicas desired, 3 existing: 2 ready, 2 available."]),
         (
             5,
             vec![
-                "5 replicas wanted, 3 there: 2 ready, 2 available.",
-                "2 pods are missing and are made from the template.",
+                "5 replicas desired, 3 existing: 2 ready, 2 available.",
+                "2 pods are missing and are created from the template.",
             ],
         ),
         (
             2,
             vec![
-                "2 replicas wanted, 3 there: 2 ready, 2 available.",
-                "1 pod too many: b goes. Those go first that are not scheduled, not ready, cheaper to delete, on a node \
-                 with more of them, ready for a shorter time, restarted more often, or younger.",
+                "2 replicas desired, 3 existing: 2 ready, 2 available.",
+                "1 pod too many: b is deleted. Order of deletion: not scheduled, not ready, lower deletion cost, \
+                 more such pods on the node, ready for a shorter time, more restarts, newer.",
             ],
         ),
     ] {
@@ -37,7 +37,7 @@ fn it_says_what_is_missing_and_what_goes() {
     let going = replica_set(|set| set.metadata.deletion_timestamp = ago(1));
     assert_eq!(
         said(&Bench::of(&going, &[]))[1],
-        "The ReplicaSet is being deleted: no pod is made or deleted."
+        "The ReplicaSet is being deleted; no pod is created or deleted."
     );
 }
 
@@ -55,9 +55,9 @@ fn it_says_whose_pods_are_whose_and_what_time_will_change() {
     assert_eq!(
         said(&Bench::of(&set, &pods)),
         [
-            "2 replicas wanted, 2 there: 2 ready, 1 available.",
+            "2 replicas desired, 2 existing: 2 ready, 1 available.",
             "free matches the selector and has no controller: it is adopted.",
-            "strange does not match the selector any more: it is released.",
+            "strange no longer matches the selector: it is released.",
             "A ready pod becomes available in 20s (minReadySeconds is 30).",
         ]
     );

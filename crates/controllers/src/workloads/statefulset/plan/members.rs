@@ -62,7 +62,7 @@ impl<'a> Members<'a> {
         if !self.free.is_empty() {
             let revisions = self.free.iter().map(|revision| revision.metadata.name.as_str());
             told.push(format!(
-                "The ControllerRevisions {} have no controller: they are adopted.",
+                "The ControllerRevisions {} have no controller and are adopted.",
                 names(revisions)
             ));
         }
@@ -70,7 +70,7 @@ impl<'a> Members<'a> {
             self.adopted.iter().map(|pod| pod.metadata.name.as_str()),
             self.released.iter().map(|pod| pod.metadata.name.as_str()),
         ));
-        told.push("Everything else is decided when that is done.".to_owned());
+        told.push("Further steps follow after that.".to_owned());
         told
     }
 

@@ -16,7 +16,7 @@ pub(in super::super) fn reasons(view: &View, now: Timestamp) -> Vec<String> {
     let told = Told { view, kept: &members.kept, ordinals: Ordinals::of(&view.set), now };
     let mut reasons = vec![told.counts()];
     if view.set.metadata.is_deleting() {
-        reasons.push("The StatefulSet is being deleted: no pod is made, replaced or deleted.".to_owned());
+        reasons.push("The StatefulSet is being deleted; no pod is created, replaced or deleted.".to_owned());
         return reasons;
     }
     if members.change() {
@@ -24,7 +24,7 @@ pub(in super::super) fn reasons(view: &View, now: Timestamp) -> Vec<String> {
         return reasons;
     }
     if view.present.revision().is_none() {
-        reasons.push("The template has no ControllerRevision yet: that is made before any pod.".to_owned());
+        reasons.push("The template has no ControllerRevision yet; it is created before any pod.".to_owned());
         return reasons;
     }
     let is_parallel = view.set.spec.pod_management_policy == "Parallel";
@@ -34,7 +34,7 @@ pub(in super::super) fn reasons(view: &View, now: Timestamp) -> Vec<String> {
             let others = ordinal < *told.ordinals.all().end() || told.surplus().next().is_some();
             if others {
                 reasons.push(format!(
-                    "No other pod is touched before {} is available (podManagementPolicy is OrderedReady).",
+                    "No other pod is changed until {} is available (podManagementPolicy is OrderedReady).",
                     told.name(ordinal)
                 ));
             }
@@ -49,7 +49,7 @@ pub(in super::super) fn reasons(view: &View, now: Timestamp) -> Vec<String> {
     surplus.sort_by_key(|(ordinal, _)| std::cmp::Reverse(*ordinal));
     if !surplus.is_empty() {
         reasons.push(format!(
-            "{} {} beyond the wanted replicas: the highest ordinal goes first.",
+            "{} {} beyond the desired replicas; the highest ordinal is deleted first.",
             names(surplus.iter().map(|(_, pod)| &pod.metadata.name)),
             verb(surplus.len(), "is", "are")
         ));
@@ -82,7 +82,7 @@ impl<'a> Told<'a> {
         let set = &self.view.set;
         let number = |test: &dyn Fn(&Pod) -> bool| self.kept.iter().filter(|pod| test(pod)).count();
         format!(
-            "{} wanted, {} there: {} ready, {} available.",
+            "{} desired, {} existing: {} ready, {} available.",
             count(self.ordinals.all().count(), "replica"),
             self.kept.len(),
             number(&is_healthy),
@@ -107,16 +107,16 @@ impl<'a> Told<'a> {
         let wait = pods::available_in(pod, min_ready, self.now).filter(|wait| !wait.is_zero());
         Some(match (pod.status.phase.as_str(), wait) {
             _ if pod.metadata.is_deleting() => {
-                format!("{name} is terminating: a pod of the same name is made when it is gone.")
+                format!("{name} is terminating; a pod of the same name is created after the deletion.")
             }
             ("Failed" | "Succeeded", _) => {
-                format!("{name} has ended ({}): it is deleted and made again.", pod.status.phase)
+                format!("{name} has finished ({}); it is deleted and created again.", pod.status.phase)
             }
             (_, Some(wait)) => format!(
                 "{name} is ready and becomes available in {} (minReadySeconds is {min_ready}).",
                 time(wait)
             ),
-            ("", _) => format!("{name} was made and has no phase yet."),
+            ("", _) => format!("{name} was created and has no phase yet."),
             (phase, _) => format!("{name} is {phase} and not ready."),
         })
     }
@@ -133,17 +133,17 @@ impl<'a> Told<'a> {
             let claim_name = &claim.metadata.name;
             if claim.metadata.is_deleting() {
                 return format!(
-                    "{name} is not made before its claim {claim_name} is gone, which is being deleted."
+                    "{name} is created after its claim {claim_name}, which is terminating, is deleted."
                 );
             }
             if owners::is_stale(policy, name, claim) {
                 return format!(
-                    "{name} is not made before its claim {claim_name} is gone: that belongs to an earlier pod, and \
-                     persistentVolumeClaimRetentionPolicy.whenScaled is Delete."
+                    "{name} is created after its claim {claim_name} is deleted; the claim belongs to an earlier \
+                     pod, and persistentVolumeClaimRetentionPolicy.whenScaled is Delete."
                 );
             }
         }
-        format!("{name} is not there: it is made, with the claims that it lacks.")
+        format!("{name} does not exist; it is created, with its missing claims.")
     }
 
     /// Pods whose ordinals are not those of replicas, with these.
@@ -166,28 +166,28 @@ impl<'a> Told<'a> {
         }
         let number = all.len();
         let old = format!(
-            "{} {} not of the present revision {present}",
+            "{} {} not of the update revision {present}",
             names(all.iter().map(|ordinal| self.name(*ordinal))),
             verb(number, "is", "are")
         );
         if set.spec.update_strategy.r#type == "OnDelete" {
             let them = verb(number, "it", "them");
-            return Some(format!("{old}: updateStrategy is OnDelete, so somebody has to delete {them}."));
+            return Some(format!("{old}; the updateStrategy is OnDelete, so you must delete {them}."));
         }
         let rolling = set.spec.update_strategy.rolling_update.as_deref();
         let partition = rolling.and_then(|rolling| rolling.partition).unwrap_or(0);
         let candidates = self.ordinals.from(partition);
         // Linear: no, `candidates` is a range.
         let Some(next) = all.iter().rev().find(|ordinal| candidates.contains(*ordinal)) else {
-            return Some(format!("{old}, and below the partition of {partition}: nothing is replaced."));
+            return Some(format!("{old}, but below the partition of {partition}; no pod is replaced."));
         };
         let waited_for = candidates.clone().rev().take_while(|ordinal| ordinal > next);
         let waited_for = waited_for.filter(|ordinal| self.state(*ordinal).is_some()).last();
         Some(match waited_for.filter(|_| !self.view.gates.max_unavailable) {
             Some(ordinal) => {
-                format!("{old}: {} is replaced once {} is available.", self.name(*next), self.name(ordinal))
+                format!("{old}; {} is replaced when {} is available.", self.name(*next), self.name(ordinal))
             }
-            None => format!("{old}: {} is replaced next, from the highest ordinal down.", self.name(*next)),
+            None => format!("{old}; {} is replaced next, in descending order of ordinals.", self.name(*next)),
         })
     }
 }

@@ -68,7 +68,7 @@ async fn what_is_not_protobuf_passes_as_it_is() {
     let refused = send(below, in_protobuf(Method::GET, "/x", protobuf, None)).await;
     let refused = ApiError::transport("GET /x", refused.unwrap_err());
     assert_eq!(
-        refused.to_string().matches("malformed JSON in apiVersion: it is missing").count(),
+        refused.to_string().matches("malformed JSON in apiVersion: missing member").count(),
         1,
         "{refused}"
     );

@@ -70,7 +70,7 @@ impl Proxy {
         // Their length is one byte: RFC 1929.
         let is_long = |login: &Login| login.user.len().max(login.password.expose_secret().len()) > 255;
         if protocol == Protocol::Socks5 && login.as_ref().is_some_and(is_long) {
-            return Err("has a user or a password of more than 255 bytes, which socks5 does not take");
+            return Err("has a user or password of more than 255 bytes, the limit of SOCKS5");
         }
         Ok(Self { protocol, address, login })
     }
@@ -87,7 +87,7 @@ impl Login {
         let decoded = |part: &str| percent_decode_str(part).decode_utf8().map(String::from);
         match (decoded(user), decoded(password)) {
             (Ok(user), Ok(password)) => Ok(Self { user, password: password.into() }),
-            _ => Err("has a user or a password that is not UTF-8"),
+            _ => Err("has a user or password that is not UTF-8"),
         }
     }
 

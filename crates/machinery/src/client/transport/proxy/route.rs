@@ -71,7 +71,7 @@ async fn through(way: &Way, sockets: Sockets, server: &Uri) -> Result<MaybeHttps
     let usual_port = if scheme == Scheme::HTTP { 80 } else { 443 };
     let host = server.host().unwrap_or_default();
     let authority = format!("{host}:{}", server.port_u16().unwrap_or(usual_port));
-    let server = address(scheme, &authority).ok_or("the server's URL has no host")?;
+    let server = address(scheme, &authority).ok_or("the server URL has no host")?;
     let (via, login) = (proxy.address.clone(), proxy.login.as_ref());
     match proxy.protocol {
         Protocol::Http | Protocol::Https => {

@@ -52,6 +52,6 @@ pub(super) fn parse(text: &str) -> Result<TracingDocument, Vec<String>> {
         Ok(rate_per_million @ 0..=1_000_000) => {
             Ok(TracingDocument { endpoint: document.endpoint, rate_per_million })
         }
-        _ => Err(vec![format!("samplingRatePerMillion {rate} is not from 0 to 1000000")]),
+        _ => Err(vec![format!("samplingRatePerMillion: {rate} is out of range; allowed: 0 to 1000000")]),
     }
 }

@@ -193,7 +193,11 @@ fn rate(given: i32, problems: &mut Vec<SettingProblem>) -> Option<u32> {
         0..=1_000_000 => Some(given.unsigned_abs()),
         other => {
             let problem = format!("{other} is out of range");
-            problems.push(SettingProblem::new(RATE, problem, "0 to 1000000, or -1 for what else says it"));
+            problems.push(SettingProblem::new(
+                RATE,
+                problem,
+                "0 to 1000000, or -1 for the value of the file or the environment",
+            ));
             None
         }
     }
@@ -214,16 +218,16 @@ pub(in crate::telemetry) fn endpoint(
     };
     let uri = match url.parse::<Uri>() {
         Ok(uri) => uri,
-        Err(error) => return refuse(format!("{text:?} is no endpoint: {error}")),
+        Err(error) => return refuse(format!("{text:?} is not an endpoint: {error}")),
     };
     if !matches!(uri.scheme_str(), Some("http" | "https")) {
-        return refuse(format!("{text:?}: there is no exporter for this scheme"));
+        return refuse(format!("{text:?} has an unsupported scheme"));
     }
     if uri.authority().is_none_or(|authority| authority.host().is_empty()) {
-        return refuse(format!("{text:?} names no host"));
+        return refuse(format!("{text:?} has no host"));
     }
     if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-        return refuse("it holds a user, which would be seen in logs".to_owned());
+        return refuse("the URL has credentials, which would appear in logs".to_owned());
     }
     if protocol == Protocol::Grpc || found.whole {
         return Some(uri);

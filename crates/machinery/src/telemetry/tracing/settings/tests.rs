@@ -187,7 +187,7 @@ fn documents_are_read_strictly() {
     assert_eq!(rate(HEAD), Ok(0), "nobody asked for any");
     for (text, expected) in [
         ("hello".to_owned(), "invalid type"),
-        (HEAD.replace("/v1", "/v2"), "no apiVersion"),
+        (HEAD.replace("/v1", "/v2"), "unknown apiVersion"),
         (HEAD.replace("Tracing", "Tracking"), "TrackingConfiguration"),
         (format!("{HEAD}endpont: x\n"), "endpont"),
         (format!("{HEAD}samplingRatePerMillion: -1\n"), "-1"),

@@ -95,7 +95,7 @@ impl<'a> Variables<'a> {
             Some("otlp") => true,
             None => false,
             Some(other) => {
-                let problem = format!("there is no exporter {other:?}");
+                let problem = format!("unknown exporter {other:?}");
                 let allowed = format!("otlp, {}", self.signal.elsewhere.join(", "));
                 problems.push(SettingProblem::new(SettingSource::Variable(exporter), problem, allowed));
                 return None;
@@ -131,7 +131,7 @@ impl<'a> Variables<'a> {
             "grpc" => Some(Protocol::Grpc),
             "http/protobuf" => Some(Protocol::HttpProtobuf),
             other => {
-                let problem = format!("there is no protocol {other:?}");
+                let problem = format!("unknown protocol {other:?}");
                 problems.push(SettingProblem::new(
                     SettingSource::Variable(name),
                     problem,
@@ -153,7 +153,7 @@ impl<'a> Variables<'a> {
             Some((HeaderName::try_from(key.trim()).ok()?, value))
         });
         pairs.collect::<Option<HeaderMap>>().unwrap_or_else(|| {
-            let problem = "it holds something that is no header";
+            let problem = "the value has an invalid header";
             problems.push(SettingProblem::new(
                 SettingSource::Variable(name),
                 problem,
@@ -193,8 +193,9 @@ impl<'a> Variables<'a> {
             "always_off" => Root::Never,
             "traceidratio" => Root::Ratio(self.ratio(problems)),
             _ => {
-                let problem = format!("there is no sampler {name:?}");
-                let allowed = "always_on, always_off, traceidratio, each with parentbased_ before it or not";
+                let problem = format!("unknown sampler {name:?}");
+                let allowed =
+                    "always_on, always_off, traceidratio, each optionally prefixed with parentbased_";
                 problems.push(SettingProblem::new(SettingSource::Variable(SAMPLER), problem, allowed));
                 Root::Never
             }
@@ -206,7 +207,7 @@ impl<'a> Variables<'a> {
         let Some(value) = self.get(SAMPLER_ARGUMENT) else { return 1.0 };
         let ratio = value.parse::<f64>().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
         ratio.unwrap_or_else(|| {
-            let problem = format!("{value:?} is no ratio");
+            let problem = format!("{value:?} is not a ratio");
             problems.push(SettingProblem::new(SettingSource::Variable(SAMPLER_ARGUMENT), problem, "0 to 1"));
             0.0
         })
@@ -222,7 +223,7 @@ impl<'a> Variables<'a> {
             if let Ok(count @ 1..=MOST_QUEUED) = value.parse() {
                 *into = count;
             } else {
-                let problem = format!("{value:?} is no number of spans");
+                let problem = format!("{value:?} is not a number of spans");
                 let allowed = format!("1 to {MOST_QUEUED}");
                 problems.push(SettingProblem::new(SettingSource::Variable(name), problem, allowed));
             }
@@ -252,7 +253,7 @@ impl<'a> Variables<'a> {
             Some((decoded(key).filter(|key| !key.is_empty())?, decoded(value)?))
         });
         pairs.collect::<Option<Vec<_>>>().unwrap_or_else(|| {
-            let problem = format!("{value:?} can't be read");
+            let problem = format!("{value:?} cannot be parsed");
             problems.push(SettingProblem::new(
                 SettingSource::Variable(ATTRIBUTES),
                 problem,
@@ -277,7 +278,7 @@ impl Variables<'_> {
 fn milliseconds(name: &'static str, value: &str, problems: &mut Vec<SettingProblem>) -> Option<Duration> {
     let parsed = value.parse::<u64>().ok().filter(|milliseconds| (1..=3_600_000).contains(milliseconds));
     if parsed.is_none() {
-        let problem = format!("{value:?} is no number of milliseconds");
+        let problem = format!("{value:?} is not a number of milliseconds");
         problems.push(SettingProblem::new(SettingSource::Variable(name), problem, "1 to 3600000"));
     }
     parsed.map(Duration::from_millis)
