@@ -263,5 +263,5 @@ async fn measure(role: &str) {
         registry.gather().into_iter().find(|family| family.name() == "coxswain_trace_spans_dropped_total");
     let lost = lost.map_or(0.0, |family| family.get_metric()[0].get_counter().get_value());
     assert!(lost < 1.0, "{lost} spans were lost");
-    instance.stop(Some(Duration::from_secs(1))).await;
+    instance.stop(Some(Duration::from_secs(1)), std::future::pending()).await;
 }

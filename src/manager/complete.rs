@@ -192,7 +192,6 @@ pub(super) async fn complete(
     let overrides = Arc::new(overrides_of(registry, admin.clone(), &group, &event_logger));
     let journal = Arc::new(events.journal(COMPONENT, clients.ungated("coxswain-journal")));
     let recorder = events.recorder(COMPONENT, admin);
-    let router = Arc::new(Router::new());
     let pool = BlockingPool::new(environment.threads, COMPUTATIONS);
     let authorities = Authorities::load(&config, environment.threads, &pool, &metrics)?;
     let runtime = Arc::new(Runtime {
@@ -207,7 +206,7 @@ pub(super) async fn complete(
         queue_metrics: QueueMetrics::register(&metrics)?,
         reconcile_metrics: ReconcileMetrics::register(&metrics)?,
         room_metrics: RoomMetrics::new(metrics.clone()),
-        pages: Arc::clone(&router),
+        pages: Arc::new(Router::new()),
         finishers: authorities.join(finishers(flags, environment.threads, &pool)?),
         pool,
         root_ca,
@@ -224,6 +223,7 @@ pub(super) async fn complete(
     controllers.announce();
     Ok(Completed {
         shutdown_timeout: runtime.config.flags.controller_shutdown_timeout,
+        router: Arc::clone(&runtime.pages),
         runtime,
         controllers,
         main_lock,
@@ -236,7 +236,6 @@ pub(super) async fn complete(
         step_down,
         requests: requests.into(),
         health,
-        router,
         port_metrics,
         metrics,
         slis: Arc::new(SliMetrics::new()?),

@@ -290,7 +290,7 @@ async fn wanted_again(is_unwanted: bool, wishes: &mut latest::Receiver<Wish>, sh
             wanted = wishes.wait_for(|wish| wish.lead && wish.enabled) => if wanted.is_ok() { return },
         }
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// Lets an instance fill its caches and work until it is unwanted, or has failed and its delay is over.

@@ -195,7 +195,7 @@ async fn a_small_room_scales_a_custom_resource_and_applies() {
     let more = ClientPatch::Merge(json!({ "spec": { "wanted": 5 } }));
     farms.patch("home", &PatchParams::default(), &more).await.expect("the farm wants more");
     eventually("five workers", LIMIT, async || has(5).await).await;
-    instance.stop(Some(Duration::from_secs(1))).await;
+    instance.stop(Some(Duration::from_secs(1)), std::future::pending()).await;
     reports.delete("farm-report", &DeleteParams::default()).await.expect("the report goes");
     definitions.delete(&format!("farms.{GROUP}"), &DeleteParams::default()).await.expect("and the farms");
 }

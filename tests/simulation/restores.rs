@@ -92,7 +92,7 @@ async fn story(server: &Server) {
     let note = |number: usize| json!({ "metadata": { "name": format!("note-{number}") } });
     for number in 0..WRITES {
         server.with(|model| {
-            drop(model.create("user", "configmaps", "default", note(number)).expect("a ConfigMap"))
+            drop(model.create("user", "configmaps", "default", note(number)).expect("a ConfigMap"));
         });
     }
     sleep(SETTLES).await;

@@ -70,12 +70,11 @@ impl Destination<'_> {
         let manifest = Manifest::parse(existing).map_err(|error| {
             format!("replace {output}: it is no manifest of a controller manager: {error}")
         })?;
-        let backup = match self.backup {
-            Some(backup) => backup.to_owned(),
-            None => {
-                let above = directory.parent().unwrap_or(directory);
-                above.join(self.output.file_name().unwrap_or_default())
-            }
+        let backup = if let Some(backup) = self.backup {
+            backup.to_owned()
+        } else {
+            let above = directory.parent().unwrap_or(directory);
+            above.join(self.output.file_name().unwrap_or_default())
         };
         let place = backup.display();
         if directory_of(&backup)?.starts_with(directory) {
@@ -111,7 +110,7 @@ impl Destination<'_> {
                 ));
             }
             None => {
-                create(&backup, existing).map_err(|error| format!("copy {output} to {place}: {error}"))?
+                create(&backup, existing).map_err(|error| format!("copy {output} to {place}: {error}"))?;
             }
         }
         Ok(Some(backup))

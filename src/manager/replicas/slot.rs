@@ -142,7 +142,7 @@ impl Slot {
             match timeout(WITHDRAW, self.discard(Arc::clone(&held), true)).await {
                 Ok(Ok(())) => return,
                 Ok(Err(error)) => {
-                    tracing::warn!(lease = %name, %error, "Failed to delete the replica's Lease")
+                    tracing::warn!(lease = %name, %error, "Failed to delete the replica's Lease");
                 }
                 Err(_) => tracing::warn!(lease = %name, "Timed out deleting the replica's Lease"),
             }
@@ -186,7 +186,7 @@ impl Slot {
                 // It lives after all, or somebody was faster.
                 Err(error) if error.is_outdated() => {}
                 Err(error) => {
-                    tracing::warn!(lease = %name, %error, "Failed to delete the Lease of a dead replica")
+                    tracing::warn!(lease = %name, %error, "Failed to delete the Lease of a dead replica");
                 }
             }
         }

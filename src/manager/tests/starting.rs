@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Completed, manager, manager_of, manager_with};
 use crate::manager::{Controller, EventLogger, supervise};
 use coxswain_controllers::registry::REGISTRY;
+use coxswain_machinery::api::kinds::PODS;
 use coxswain_machinery::framework::{
     BuildError, Built, DefaultState, Descriptor, Loop, LoopSettings, Observation, ObserveError, Phase, Read,
     Reads, Room, RoomAdapter, Stop,

@@ -351,7 +351,7 @@ impl<L: LeaseApi> Elector<L> {
             let record = Record::next(None, &self.identity, duration, self.clock.now());
             return match self.lock.create(&record).await {
                 Ok(observed) => {
-                    self.notice_restore(&before, &observed);
+                    Self::notice_restore(&before, &observed);
                     self.observe_ours(observed, asked);
                     Ok(true)
                 }
@@ -360,7 +360,7 @@ impl<L: LeaseApi> Elector<L> {
                 Err(error) => Err(error),
             };
         };
-        self.notice_restore(&before, &found);
+        Self::notice_restore(&before, &found);
         self.observe(found.clone());
         if !self.may_take(&found) {
             return Ok(false);
@@ -383,7 +383,7 @@ impl<L: LeaseApi> Elector<L> {
     }
 
     /// Compares the answer to a request that was sent when the version `before` was known.
-    fn notice_restore(&self, (before, epoch): &(u64, Epoch), answer: &ObservedLease) {
+    fn notice_restore((before, epoch): &(u64, Epoch), answer: &ObservedLease) {
         if answer.version > 0 {
             let _begun = epoch.compare(&LEASES, *before, answer.version);
         }

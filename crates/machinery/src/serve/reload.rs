@@ -163,7 +163,7 @@ impl Reloader {
                 }
                 Ok(false) => {}
                 Err(error) => {
-                    tracing::error!(%error, "Failed to load a rotated file; keeping the previous content")
+                    tracing::error!(%error, "Failed to load a rotated file; keeping the previous content");
                 }
             }
         }

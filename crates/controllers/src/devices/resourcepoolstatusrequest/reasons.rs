@@ -20,7 +20,7 @@ pub(super) fn of_request(view: &View, now: Timestamp) -> Vec<String> {
         })
         .collect();
     if let Some(left) = waits_for(view, now) {
-        reasons.push(format!("The request is answered when all are there, or in {}.", time(left)));
+        reasons.push(format!("The request is completed when all slices exist, or in {}.", time(left)));
     } else {
         let (all, told) = (view.pools.len(), told(view).count());
         let driver = &view.request.spec.driver;

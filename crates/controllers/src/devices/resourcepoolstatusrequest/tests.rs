@@ -170,7 +170,7 @@ fn an_incomplete_pool_holds_up_the_request_unless_the_limit_cuts_it_off() {
     assert_eq!(told.conditions[0].message, "Calculated status for 2 pools");
     assert_eq!(answer(&limited(3), &slices, &[]), None);
     let waiting = plan(&view(&limited(3), &slices, &[]).unwrap(), now());
-    assert_eq!(waiting.requeue_after, Some(Duration::from_secs(60)));
+    assert_eq!(waiting.requeue_after, Some(Duration::from_mins(1)));
     let many: Vec<ResourceSlice> =
         (0..101).map(|at| slice(&at.to_string(), &format!("{at:03}"), 1, 1, "", 1)).collect();
     let told = answer(&request(|_| {}), &many, &[]).unwrap();
@@ -197,7 +197,7 @@ fn request_is_answered_after_a_minute_although_slices_are_missing() {
     assert_eq!(told.pools[1], expected);
     // The clock of the API server is ahead.
     let young = plan(&view(&aged(-500), &slices, &[]).unwrap(), now());
-    assert_eq!(young.requeue_after, Some(Duration::from_secs(60)));
+    assert_eq!(young.requeue_after, Some(Duration::from_mins(1)));
 }
 
 #[test]

@@ -13,7 +13,9 @@ use coxswain_machinery::framework::Memory;
 use coxswain_machinery::informer::{Awaited, Lister, downcast};
 use coxswain_machinery::model::Key;
 use coxswain_machinery::model::backoff::{ExponentialBackoff, KeyBackoffs};
-use coxswain_machinery::model::clock::{SteadyClock, SteadyTime};
+use coxswain_machinery::model::clock::SteadyClock;
+#[cfg(test)]
+use coxswain_machinery::model::clock::SteadyTime;
 use coxswain_machinery::random::HashMap;
 use coxswain_machinery::wire::{Str, Uid};
 

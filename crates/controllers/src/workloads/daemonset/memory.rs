@@ -7,7 +7,9 @@ use parking_lot::Mutex;
 use coxswain_machinery::framework::Memory;
 use coxswain_machinery::model::Key;
 use coxswain_machinery::model::backoff::{ExponentialBackoff, KeyBackoffs};
-use coxswain_machinery::model::clock::{SteadyClock, SteadyTime};
+use coxswain_machinery::model::clock::SteadyClock;
+#[cfg(test)]
+use coxswain_machinery::model::clock::SteadyTime;
 use coxswain_machinery::wire::{Str, Uid};
 
 /// As in the original.

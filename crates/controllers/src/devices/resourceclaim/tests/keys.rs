@@ -116,9 +116,9 @@ fn deletion_of_a_pod_with_claims_is_noted_until_the_pod_is_there_again() {
     });
     watched.put(anew);
     assert!(departed.has(&uid));
-    let bare = pod("bare", &[], &[], other_uid);
+    let bare = pod("bare", &[], &[], |pod| pod.metadata.uid = "other-uid".into());
     let uid = bare.metadata.uid.clone();
-    watched.put(Arc::clone(&bare));
+    watched.put(bare.clone());
     watched.remove(bare);
     assert!(!departed.has(&uid), "it is no consumer");
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use coxswain_machinery::wire::Str;
+
 use super::super::answers::{QueryError, external, object, pods, resource};
 
 fn fetch(error: QueryError) -> String {
@@ -63,7 +65,7 @@ fn null_element_is_the_zero_value() {
     let list =
         json!({ "kind": "PodMetricsList", "items": [null, pod("a", &containers), pod("b", &json!([null]))] });
     let cpu = resource(&list, "cpu", None).unwrap();
-    assert_eq!(cpu.keys().map(|name| name.as_str()).collect::<Vec<_>>(), ["a"]);
+    assert_eq!(cpu.keys().map(Str::as_str).collect::<Vec<_>>(), ["a"]);
     let custom = |item: &Value| json!({ "kind": "MetricValueList", "items": [item] });
     assert_eq!(pods(&custom(&Value::Null)), pods(&custom(&json!({}))));
     assert_eq!(object(&custom(&Value::Null)), Ok(0));
