@@ -82,7 +82,7 @@ fn what_is_depended_on_is_known_to_parse_or_not() {
         "docs/security.md does not say whether these read what comes from the network: {untold:?}"
     );
 
-    let table = rows(section, "why it is trusted");
+    let table = rows(section, "reason for trust");
     assert!(table.len() > 10, "{} rows were found", table.len());
     let gone: Vec<&str> = table
         .iter()

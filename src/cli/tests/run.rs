@@ -124,7 +124,7 @@ async fn a_controller_is_restarted_by_an_override_that_ends_at_once() {
         "{both:?}"
     );
     assert!(
-        both.err.contains("deployment: restart deployment-controller: an override is in force"),
+        both.err.contains("deployment: restart deployment-controller: an override is active"),
         "{both:?}"
     );
 }

@@ -87,7 +87,7 @@ async fn missing_pods_ports_and_permissions_are_named() {
     let ran = run_elsewhere(&cluster, &["controllers", "--via-pod"]).await;
     assert_eq!(ran.exit, Exit::Unreachable, "{ran:?}");
     let pod = "kube-system/kube-controller-manager-node-a";
-    for words in [pod, "answers 403: pods is forbidden", "`get` and `create` on pods/portforward"] {
+    for words in [pod, "responded with 403: pods is forbidden", "`get` and `create` on pods/portforward"] {
         assert!(ran.err.contains(words), "{words}: {ran:?}");
     }
 

@@ -170,7 +170,7 @@ mod tests {
             assert!(parse(text).unwrap_err().to_string().contains("at most"), "{text}");
         }
         assert!(parse("5").unwrap_err().to_string().contains("no unit"));
-        assert!(parse("-1s").unwrap_err().to_string().contains("negative"));
+        assert!(parse("-1s").unwrap_err().to_string().contains("0 or more"));
     }
 
     #[test]

@@ -195,7 +195,7 @@ mod tests {
                 format!("{}resourceLock: x\ncontrollerLeaders: [{{}}]\n", HEAD.replace("/v1", "/v1beta1")),
                 vec![
                     "leaderName",
-                    "resourceLock \"x\"",
+                    "resourceLock is \"x\"",
                     "controllerLeaders[0].name",
                     "controllerLeaders[0].component",
                 ],

@@ -230,7 +230,7 @@ fn what_can_not_be_read_is_refused() {
         (&["--concurrent-gc-syncs=08"], "expected a whole number"),
         (&["--tls-curve-preferences="], "expected a whole number"),
         (&["--min-resync-period=5"], "has no unit"),
-        (&["--min-resync-period=-5s"], "negative"),
+        (&["--min-resync-period=-5s"], "expected a duration of 0 or more"),
         (&["--kube-api-qps=NaN"], "expected a number"),
         (&["--log-text-info-buffer-size=1K"], "expected a number of bytes"),
         (&["--bind-address=foo"], "expected an IPv4 or IPv6 address"),
@@ -308,11 +308,7 @@ fn help_lists_every_flag_by_section() {
             "AtomicFIFO (BETA, on; no effect: Coxswain has no queue between a watch and its cache)"
         )
     );
-    assert!(
-        joined.contains(
-            "wait for locks, when profiling is on. (no effect: what it records is of Go's runtime;"
-        )
-    );
+    assert!(joined.contains("(no effect: it profiles the Go runtime;"));
     assert!(help.contains("Off by default: bootstrap-signer-controller"));
     assert!(help.lines().all(|line| line.len() <= 130), "it fits a screen");
 }
@@ -329,7 +325,7 @@ fn flags_without_effect_say_so() {
     };
     assert_eq!(warnings(&["--contention-profiling=false"]), [""; 0], "it is the default");
     let said = warnings(&["--contention-profiling", "--concurrent-deployment-syncs=6"]);
-    let why = "what it records is of Go's runtime; the tokio_ metrics tell of tasks that wait";
+    let why = "it profiles the Go runtime; see the tokio_ metrics for waiting tasks";
     assert_eq!(said, [format!("--contention-profiling: true has no effect: {why}")]);
     assert_eq!(warnings(&["--concurrent-service-syncs=6"]), [""; 0], "nor has it in the original");
     let deprecated = startup(&["--node-sync-period=3s"]).warnings;

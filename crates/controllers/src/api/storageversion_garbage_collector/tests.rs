@@ -247,7 +247,7 @@ fn a_lease_that_is_gone_takes_its_entries_from_all_objects() {
     let writes: Vec<String> = writes.iter().map(ToString::to_string).collect();
     let kind = "storageversions.internal.apiserver.k8s.io";
     assert_eq!(writes, [format!("update {kind}/status x"), format!("delete {kind} z")]);
-    assert!(reasons::of_lease(&view)[0].contains("go from x and z"));
+    assert!(reasons::of_lease(&view)[0].contains("are removed from x and z"));
 
     // One that came back saves its entries, whoever has it.
     for back in [of_server("gone"), lease("gone", NAMESPACE, &[])] {

@@ -287,7 +287,7 @@ fn requests_go_an_hour_after_their_answer_or_a_day_after_they_were_asked() {
         let expected = Verb::delete(request.meta().uid.clone());
         assert_eq!(deletes, if goes { vec![(&expected, true)] } else { vec![] }, "one that {what}");
         let said = Cleanup::reasons(&vec![request], now()).remove(0);
-        assert_eq!(said.starts_with("ask goes"), goes, "{said}");
+        assert_eq!(said.starts_with("ask is deleted"), goes, "{said}");
     }
 }
 

@@ -164,6 +164,7 @@ impl Pool {
         let mut allocations = Vec::new();
         let mut last = given.to_vec();
         for _ in 0..count {
+            // Linear: there are at most two ranges.
             for (ranged, (free, _)) in ranges.iter_mut().zip(&last) {
                 ranged.blocks.occupy((free.block, free.block));
                 ranged.cursor = free.block + 1;

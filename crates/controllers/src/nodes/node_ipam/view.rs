@@ -26,7 +26,6 @@ pub(super) fn observe(room: &Controller, key: &Key, failures: &[Failure]) -> Opt
     let failed: Vec<Key> = failures.iter().map(|failure| failure.key.clone()).collect();
     let standing = room.pool.standing(&node);
     if !failed.is_empty() {
-        // Linear: one reconcile has at most as many failures as a batch has nodes.
         let has_failed = failed.contains(key);
         let failures = if has_failed { room.pool.failures(key).saturating_add(1) } else { 0 };
         let failed = failed.into_iter().filter(|failed| failed != key).collect();

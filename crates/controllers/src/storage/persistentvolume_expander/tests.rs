@@ -195,7 +195,10 @@ fn a_volume_that_the_cache_lacks_is_read_live() {
         };
         assert!(view.volume.unwrap().metadata.uid == "volume");
         let error = observed(&[stale], &live(Ok(Some(stale.clone())))).unwrap_err();
-        assert!(matches!(&error, ObserveError::Retry(why) if why.contains("not bound to it")), "{error}");
+        assert!(
+            matches!(&error, ObserveError::Retry(why) if why.contains("not bound to the claim")),
+            "{error}"
+        );
     }
     let gone = observed(&[], &live(Ok(None))).unwrap_err();
     assert_eq!(

@@ -123,9 +123,9 @@ impl Record {
     /// Removes the series of conflicts of a pod that have ended on a volume, except those that are on another one of its volumes.
     fn end(&self, volumes: &HashMap<Str, Volume>, of_pod: &[Str], ended: &[Conflict]) {
         let lasts = |conflict: &Conflict| {
+            // Linear: a pod has few volumes.
             of_pod.iter().any(|name| volumes.get(name).is_some_and(|volume| volume.shows(conflict)))
         };
-        // Linear: a pod has few volumes.
         ended.iter().filter(|conflict| !lasts(conflict)).for_each(|conflict| self.series.end(conflict));
     }
 }

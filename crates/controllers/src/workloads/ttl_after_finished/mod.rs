@@ -98,6 +98,7 @@ impl Room<Note> for Controller {
         read: &Reads,
     ) -> Result<Observation<View>, ObserveError> {
         let cached = self.jobs.get(key).filter(|job| view::is_to_go(job));
+        // Linear: a reconcile has one write.
         let Some(cached) = cached.filter(|_| failures.iter().all(Failure::is_conflict)) else {
             return Ok(Observation::Nothing);
         };

@@ -124,7 +124,7 @@ fn what_can_not_be_is_refused() {
     assert!(error("DynamicResourceAllocation=false", 36).contains("locked"));
     assert!(error("HPAScaleToZero=maybe", 36).contains("true, false"));
     assert!(error("other:HPAScaleToZero=true", 36).contains("unknown component \"other\""));
-    assert!(error("AtomicFIFO=true", 33).contains("from 1.36 on"));
+    assert!(error("AtomicFIFO=true", 33).contains("--emulated-version=1.36 or later"));
     assert!(error("GangScheduling=true", 36).contains("GenericWorkload=true"));
     assert!(error("HPAScaleToZero=true,kube:AllAlpha=false", 36).contains("for all gates or for none"));
     let (_, errors, _) = complete("StorageVersionAPI=true,APIServerIdentity=false", 36);
@@ -138,7 +138,7 @@ fn a_locked_gate_may_be_set_to_what_it_is() {
     let (gates, errors, warnings) = complete("DynamicResourceAllocation=true", 36);
     assert!(gates.enabled("DynamicResourceAllocation") && errors.is_empty());
     assert_eq!(warnings.len(), 1);
-    assert!(warnings[0].message.contains("finished"));
+    assert!(warnings[0].message.contains("the feature is GA"));
 }
 
 #[test]

@@ -165,7 +165,11 @@ fn networks() {
     let service = "service-cluster-ip-range";
     let unreadable = "--service-cluster-ip-range=10.0.0.0/33";
     warned(&[unreadable], service, "ignored without --allocate-node-cidrs");
-    warned(&[allocate, "--cluster-cidr=10.0.0.0/16", unreadable], service, "\"10.0.0.0/33\" is not a CIDR");
+    warned(
+        &[allocate, "--cluster-cidr=10.0.0.0/16", unreadable],
+        service,
+        "\"10.0.0.0/33\", which is not a CIDR",
+    );
     let three = "--service-cluster-ip-range=10.0.0.0/24,10.0.1.0/24,fd00::/108";
     refused(&[three], service, &["3 CIDRs"]);
     refused(&[allocate, "--cluster-cidr=10.4.0.0/16", three], service, &["3 CIDRs"]);
@@ -316,7 +320,11 @@ fn requests() {
     refused(&["--requestheader-allowed-names= "], "requestheader-allowed-names", &["empty"]);
     valid(&["--requestheader-uid-headers=X-Remote-Uid,b"]);
     refused(&["--requestheader-uid-headers=b"], "requestheader-uid-headers", &["a list with x-remote-uid"]);
-    warned(&["--requestheader-username-headers=b"], "requestheader-username-headers", "x-remote-user is not");
+    warned(
+        &["--requestheader-username-headers=b"],
+        "requestheader-username-headers",
+        "x-remote-user is missing",
+    );
     refused(
         &["--requestheader-uid-headers=x-remote-uid", "--feature-gates=RemoteRequestHeaderUID=false"],
         "requestheader-uid-headers",
@@ -408,7 +416,11 @@ fn releases() {
         "min-compatibility-version",
         &["1.33 to 1.35"],
     );
-    refused(&["--feature-gates=AtomicFIFO=true", "--emulated-version=1.35"], "feature-gates", &["1.36 on"]);
+    refused(
+        &["--feature-gates=AtomicFIFO=true", "--emulated-version=1.35"],
+        "feature-gates",
+        &["1.36 or later"],
+    );
 }
 
 #[test]
@@ -585,5 +597,5 @@ fn drivers_of_volumes_that_nobody_runs_are_named() {
     assert_eq!(said(&[&flag]), [named]);
     assert_eq!(said(&[&flag, "--controllers=attachdetach"]), [named]);
     assert_eq!(said(&[&flag, "--controllers=ttl"]), [""; 0], "the original would run none");
-    warned(&[&flag], "flex-volume-plugin-dir", "no FlexVolume driver is run");
+    warned(&[&flag], "flex-volume-plugin-dir", "Coxswain runs no FlexVolume drivers");
 }

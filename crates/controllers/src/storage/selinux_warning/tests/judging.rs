@@ -100,7 +100,7 @@ fn a_claim_must_be_bound_both_ways_and_an_ephemeral_one_be_the_pods() {
     assert_eq!(unresolved(&|_, _| {}), "", "it is bound");
     assert!(
         unresolved(&|claim, _| claim.status.phase = "Pending".into())
-            .contains("again: volume data: the claim ns/data is not bound")
+            .contains("again: volume data: claim ns/data is not bound")
     );
     assert!(unresolved(&|claim, _| claim.spec.volume_name = Str::EMPTY).contains("is not bound"));
     assert!(

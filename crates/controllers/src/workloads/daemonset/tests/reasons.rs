@@ -24,7 +24,7 @@ fn it_says_which_nodes_get_a_pod_and_which_do_not() {
             && all[1].ends_with(", which the template does not tolerate."),
         "{all:?}"
     );
-    assert_eq!(all[2], "n2 has no pod: one is made.");
+    assert_eq!(all[2], "n2 has no pod; one is created.");
     assert_eq!(all.len(), 3, "{all:?}");
     seen.nodes.retain(|node| node.metadata.name != "n3");
     seen.nodes.push(node("n3", |node| taint(node, "NoExecute")));

@@ -39,7 +39,10 @@ fn replica_set_changed_by_admission_is_the_new_one() {
     let first = lines(&deployment(|_| {}), &created("nginx:9", None, |_| {}));
     assert!(first[0].starts_with("update web-1 size=10 "), "{first:?}");
     assert!(first[0].contains(&format!("{ANNOTATION}={}", own_hash("nginx:9"))), "{first:?}");
-    assert!(first[1].starts_with("Warning TemplateChangedByAdmission: ReplicaSet \"web-1\" "), "{first:?}");
+    assert!(
+        first[1].starts_with("Warning TemplateChangedByAdmission: created ReplicaSet \"web-1\": "),
+        "{first:?}"
+    );
     // The annotation outlasts the first generation.
     let known = created("nginx:9", None, |set| {
         set.metadata.generation = 7;
