@@ -174,6 +174,9 @@ pub(super) fn one_by_one(look: &Look<'_>) -> Result<(), String> {
 /// With the gate for it pods are rolled until as many are missing as may be, whichever these are.
 pub(super) fn replicas_are_there(look: &Look<'_>) -> Result<(), String> {
     let Some((set, owner, _)) = rolled(look).filter(|_| look.memory.rolls_several) else { return Ok(()) };
+    if is_abandoned(look, set, owner) {
+        return Ok(());
+    }
     let (missing, most) = (look.missing(set, owner, 0), most(set, "maxUnavailable").max(1));
     if missing.len() as i64 > most {
         return Err(format!("{} goes, and of at most {most} there are missing {missing:?}", look.named()));

@@ -254,7 +254,7 @@ fn a_lease_that_is_gone_takes_its_entries_from_all_objects() {
         let read = Reads::default().with_object(&IDENTITY_LEASES, at("gone"), Ok(Some(back)));
         let Observation::View(view) = observed(&read).unwrap() else { panic!() };
         assert!(Leases::plan(&view, now()).is_empty());
-        assert!(reasons::of_lease(&view)[0].contains("is there"));
+        assert!(reasons::of_lease(&view)[0].contains("exists; "));
     }
     let read = Reads::default().with_object(&IDENTITY_LEASES, at("gone"), Err(refused()));
     assert!(matches!(observed(&read), Err(ObserveError::Retry(_))));

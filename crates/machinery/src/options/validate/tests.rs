@@ -205,7 +205,7 @@ fn networks() {
             "--node-cidr-mask-size-ipv4=24",
         ],
         "node-cidr-mask-size",
-        &["together"],
+        &["either this flag, or the flags for IPv4 and IPv6"],
     );
     refused(&[allocate, "--cluster-cidr=10.0.0.0/25"], "node-cidr-mask-size-ipv4", &["/24", "25 to 32"]);
     refused(

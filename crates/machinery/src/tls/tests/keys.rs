@@ -100,7 +100,7 @@ fn refused_key_is_described_by_its_size_and_the_sizes_that_are_allowed() {
     let allowed = "supported: RSA (1024 to 8192 bits), ECDSA (P-256, P-384, P-521) or Ed25519";
     assert_eq!(describe("RSA of 1023 bits"), format!("the private key has 1023 bits; {allowed}"));
     assert_eq!(describe("RSA of 8200 bits"), format!("the private key has 8200 bits; {allowed}"));
-    let kind = format!("the private key is unreadable or of an unsupported kind; {allowed}");
+    let kind = format!("the private key is invalid or unsupported; {allowed}");
     assert_eq!(describe("secp256k1"), kind);
     assert_eq!(describe("P-224"), kind);
 }
