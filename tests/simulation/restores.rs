@@ -1,4 +1,4 @@
-//! etcd is restored from a backup under a manager that goes on: what it has learnt since the backup never was.
+//! etcd is restored from a backup under a manager that goes on: what it has learned since the backup never was.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -160,8 +160,8 @@ impl Room for Cleaner {
         };
         let of = |fate| view.secrets.iter().filter(|token| view.fate(token, now) == fate).count();
         vec![format!(
-            "Of {} token Secrets, {} unused since {limit} are marked as invalid, and {} marked before {limit} are \
-             deleted.",
+            "There are {} token Secrets: {} unused since {limit} are marked as invalid, and {} marked before {limit} \
+             are deleted.",
             view.secrets.len(),
             of(Fate::Marked),
             of(Fate::Goes),
@@ -521,7 +521,7 @@ mod tests {
             ),
             (
                 view(token(&[])),
-                "Of 1 token Secrets, 1 unused since 2025-06-15 are marked as invalid, and 0 marked before \
+                "There are 1 token Secrets: 1 unused since 2025-06-15 are marked as invalid, and 0 marked before \
                  2025-06-15 are deleted.",
             ),
         ] {

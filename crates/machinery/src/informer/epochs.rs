@@ -1,8 +1,8 @@
 //! [`Epochs`]: the times between two restores of etcd from a backup.
 //!
 //! A restore takes the API server back to an older state: resource versions are lower than before, objects that were created since
-//! the backup are gone, and objects that were deleted since then exist again. Everything that the process has learnt from the API
-//! server is of the epoch before. Whoever keeps such knowledge holds the [`Epoch`] in which it was learnt.
+//! the backup are gone, and objects that were deleted since then exist again. Everything that the process has learned from the API
+//! server is of the epoch before. Whoever keeps such knowledge holds the [`Epoch`] in which it was learned.
 //!
 //! # What ends an epoch
 //! The answer to a consistent read has a lower resource version than an answer that came before the read was sent (KEP-5504: resource

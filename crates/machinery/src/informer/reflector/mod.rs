@@ -518,7 +518,7 @@ impl Watch {
     }
 }
 
-/// Returns when an epoch has been over for so long that what was learnt in it is to be listed again.
+/// Returns when an epoch has been over for so long that what was learned in it is to be listed again.
 async fn relist(epoch: Epoch) {
     epoch.over().await;
     sleep(RELIST_AFTER).await;
