@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::operation::{Action, Operation};
+use crate::operation::{Action, Named, Operation};
 
 /// The time before a comparison in the middle of a list. The Job controller batches the changes of pods for a second.
 const CALM: Duration = Duration::from_millis(1_300);
@@ -18,6 +18,10 @@ const OF_AVAILABILITY: Duration = Duration::from_millis(2_800);
 
 /// The time in a list with an autoscaler, which acts every 4 seconds (`plane`).
 const OF_AUTOSCALERS: Duration = Duration::from_millis(4_500);
+
+/// The period after which the volume controllers reconcile all volumes, and some time for it. If the worker of claims is busy,
+/// kube-controller-manager joins the deletion of a claim and the creation of the next one of its name, and releases the volume then.
+const OF_VOLUMES: Duration = Duration::from_millis(15_500);
 
 /// The wait before a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,11 +52,30 @@ pub(crate) fn after(operations: &[Operation], is_last: bool) -> Calm {
     if deletes_namespace {
         quiet = quiet.max(OF_NAMESPACE);
     }
+    let pause = if replaces_claim(operations) { OF_VOLUMES } else { Duration::ZERO };
     if has("HorizontalPodAutoscaler") {
         // An autoscaler without metrics writes an event whenever it acts, so there is no longer time without a write.
-        return Calm { pause: quiet.max(OF_AUTOSCALERS), quiet: CALM, is_scaled: true };
+        return Calm { pause: pause.max(quiet).max(OF_AUTOSCALERS), quiet: CALM, is_scaled: true };
     }
-    Calm { pause: Duration::ZERO, quiet, is_scaled: false }
+    Calm { pause, quiet, is_scaled: false }
+}
+
+/// Returns whether the last round deletes a claim and creates it again.
+fn replaces_claim(operations: &[Operation]) -> bool {
+    let round = operations.rsplit(|operation| operation.action == Action::Calm).next().unwrap_or_default();
+    let mut deleted: Vec<&str> = Vec::new();
+    round.iter().any(|operation| match &operation.action {
+        Action::Delete(named, _) if named.kind == "PersistentVolumeClaim" => {
+            deleted.push(&named.name);
+            false
+        }
+        // Linear: a round has a few operations.
+        Action::Apply(object) | Action::Wire(object) => {
+            let named = Named::of(object);
+            named.kind == "PersistentVolumeClaim" && deleted.contains(&named.name.as_str())
+        }
+        _ => false,
+    })
 }
 
 #[cfg(test)]
@@ -80,6 +103,14 @@ mod tests {
         assert_eq!(calm(deletion, false), (no, OF_NAMESPACE));
         assert_eq!(calm(&format!("{}\n{deletion}", apply("Job")), true), (no, LAST_OF_JOBS));
         assert_eq!(calm("user delete Job/web background", false), (no, CALM));
+        let claim = |name: &str| {
+            format!("user apply {{\"kind\":\"PersistentVolumeClaim\",\"metadata\":{{\"name\":\"{name}\"}}}}")
+        };
+        let deletion = "user delete PersistentVolumeClaim/web background";
+        assert_eq!(calm(&format!("{deletion}\n{}", claim("web")), false), (OF_VOLUMES, CALM));
+        assert_eq!(calm(&format!("{deletion}\n{}", claim("db")), false), (no, CALM));
+        assert_eq!(calm(&format!("{}\n{deletion}", claim("web")), false), (no, CALM));
+        assert_eq!(calm(&format!("{deletion}\nall calm\n{}", claim("web")), false), (no, CALM));
         let availability = "other patch Deployment/web {\"spec\":{\"minReadySeconds\":1}}";
         assert_eq!(calm(availability, false), (no, OF_AVAILABILITY));
         let autoscaler = apply("HorizontalPodAutoscaler");

@@ -1,7 +1,7 @@
-//! Faults that were fixed, as patches that plant them again (`planted/ID.patch`). `scripts/planted.sh` shows whether the fuzzer finds one.
+//! Faults that were fixed, in a patch that plants them again (`planted/faults.patch`). `scripts/planted.sh` shows whether the fuzzer finds them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use crate::generate::{ODD_END, operations};
@@ -13,29 +13,31 @@ use crate::tables::rows;
 const FAULTS: &str = include_str!("planted/faults.tsv");
 /// The operations that can show a fault.
 const NEEDS: &str = include_str!("planted/needs.tsv");
+/// A list of the planted faults, and the changes of the sources. Each change asks `planted("ID")`.
+const PATCH: &str = include_str!("planted/faults.patch");
 
-fn patches() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/differential/planted");
-    let files = std::fs::read_dir(folder).expect("the folder of patches");
-    let files = files.map(|file| file.expect("a file").path());
-    files.filter(|path| path.extension().is_some_and(|end| end == "patch")).collect()
+/// Returns the IDs for which changed lines ask.
+fn asked_ids() -> BTreeSet<&'static str> {
+    let changed = PATCH.lines().filter(|line| line.starts_with('+'));
+    let asked = changed.flat_map(|line| line.split("planted(\"").skip(1));
+    asked.filter_map(|rest| rest.split_once('"')).map(|(id, _)| id).collect()
 }
 
 #[test]
 fn planted_faults_have_a_row_and_apply_to_the_code() {
     let is_planted = |how: &str| how == "patch" || how.starts_with("patch; not found: ");
     let planted = rows::<2>(FAULTS).into_iter().filter(|[_, how]| is_planted(how));
-    let planted: BTreeSet<String> = planted.map(|[id, _]| id.to_owned()).collect();
-    let patches = patches();
-    let id = |path: &PathBuf| path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-    assert_eq!(patches.iter().filter_map(id).collect::<BTreeSet<_>>(), planted);
-    for patch in patches {
-        let mut git = Command::new("git");
-        git.arg("apply").arg("--check").arg(&patch).current_dir(env!("CARGO_MANIFEST_DIR"));
-        let output = git.output().expect("git runs");
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{} no longer applies; regenerate it: {stderr}", patch.display());
-    }
+    let planted: BTreeSet<&str> = planted.map(|[id, _]| id).collect();
+    assert_eq!(asked_ids(), planted);
+    let listed =
+        PATCH.lines().map_while(|line| line.strip_prefix("# ")).filter_map(|line| line.split_once(": "));
+    assert_eq!(listed.map(|(id, _)| id).collect::<BTreeSet<_>>(), planted, "the list of faults");
+    let patch = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/differential/planted/faults.patch");
+    let mut git = Command::new("git");
+    git.arg("apply").arg("--check").arg(&patch).current_dir(env!("CARGO_MANIFEST_DIR"));
+    let output = git.output().expect("git runs");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{} no longer applies; regenerate it: {stderr}", patch.display());
 }
 
 /// A list as its lines.

@@ -20,8 +20,9 @@ const FEW: usize = 2;
 
 /// The plays of a list, and their comparison.
 pub(crate) struct Trial {
-    /// Two plays under kube-controller-manager, and one under Coxswain.
-    pub(crate) played: Vec<Played>,
+    /// The plays under kube-controller-manager: two, or one that shows no difference.
+    pub(crate) theirs: Vec<Played>,
+    pub(crate) ours: Played,
     pub(crate) verdict: Verdict,
 }
 
@@ -46,23 +47,15 @@ impl Trial {
 
     /// Returns whether a control plane was not calm.
     pub(crate) fn is_busy(&self) -> bool {
-        self.played.iter().any(|played| !played.is_calm())
-    }
-
-    fn theirs(&self) -> &[Played] {
-        &self.played[..2]
-    }
-
-    fn ours(&self) -> &Played {
-        &self.played[2]
+        self.theirs.iter().chain([&self.ours]).any(|played| !played.is_calm())
     }
 }
 
 /// Judges a candidate of the first trial by the repeats.
 pub(crate) fn judge(candidate: &Difference, first: &Trial, repeats: &[Trial]) -> Finding {
     let trials: Vec<&Trial> = [first].into_iter().chain(repeats).collect();
-    let theirs: Vec<&Played> = trials.iter().flat_map(|trial| trial.theirs()).collect();
-    let shows = |trial: &&Trial| is_of_none(candidate, trial.ours(), &theirs);
+    let theirs: Vec<&Played> = trials.iter().flat_map(|trial| &trial.theirs).collect();
+    let shows = |trial: &&Trial| is_of_none(candidate, &trial.ours, &theirs);
     let in_all = repeats.len() >= REPEATS && trials.iter().all(shows);
     match disagreement(candidate, &theirs) {
         Some(_) if in_all && values(candidate, &theirs) <= FEW => Finding::Outside,
@@ -141,7 +134,8 @@ mod tests {
     fn trial(failed: [u32; 3]) -> Trial {
         let played = failed.map(|failed| played(failed, 1));
         let verdict = compare(played.each_ref(), &Table::noise(), &Table::wanted(), "");
-        Trial { played: played.into(), verdict }
+        let [one, two, ours] = played;
+        Trial { theirs: vec![one, two], ours, verdict }
     }
 
     fn finding(first: [u32; 3], repeats: &[[u32; 3]]) -> Finding {
@@ -179,7 +173,7 @@ mod tests {
             let ours = Played { looks: vec![ours], ..Played::default() };
             let verdict = compare([&theirs[0], &theirs[1], &ours], &Table::noise(), &Table::wanted(), "");
             let [one, two] = theirs;
-            Trial { played: vec![one, two, ours], verdict }
+            Trial { theirs: vec![one, two], ours, verdict }
         };
         let without = json!({ "Job": { "db": {} } });
         let first = trial([1, 2], without.clone());
@@ -196,7 +190,8 @@ mod tests {
         let with = |writes: [usize; 3]| {
             let played = writes.map(|writes| played(1, writes));
             let verdict = compare(played.each_ref(), &Table::noise(), &Table::wanted(), "");
-            Trial { played: played.into(), verdict }
+            let [one, two, ours] = played;
+            Trial { theirs: vec![one, two], ours, verdict }
         };
         let first = with([1, 2, 90]);
         let repeats = [with([2, 1, 90]), with([3, 1, 80])];

@@ -194,7 +194,8 @@ impl DynamicRoom for Others {
         self.recount(kind, enqueue);
     }
 
-    /// Quotas keep their counts of a resource while it is not served.
+    /// Quotas keep their counts of a resource while it is not served. The first sync after the start queues quotas that are due anyway. The
+    /// queue joins most of these keys, and a second count writes nothing, because an equal status is not written.
     fn synced(&self, kind: &'static Kind, enqueue: Enqueue<'_>) {
         self.recount(kind, enqueue);
     }

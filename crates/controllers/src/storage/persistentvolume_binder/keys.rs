@@ -57,7 +57,8 @@ pub(super) fn claims_of_volumes(
     })
 }
 
-/// The volume of a claim that is gone.
+/// The volume of a claim that is gone. kube-controller-manager finds it with the next resync if the next claim of the name is there before
+/// its worker of claims has looked. Differs: released-at-once.
 pub(super) fn volumes_of_claims() -> KeyMap {
     Arc::new(|delta: Delta<'_>, add: &mut dyn FnMut(Key)| {
         let (Some(claim), None) = delta.typed::<PersistentVolumeClaim>() else { return };

@@ -65,9 +65,8 @@ pub(super) fn plan(view: &View, now: Timestamp) -> (Plan, Option<Gauges>) {
     if !is_deleting && members.change() {
         return (Plan { steps: members.steps(view), look_again: true, ..Plan::default() }, None);
     }
-    if let Present::Missing(number) = view.present
-        && !is_deleting
-    {
+    // Also for a set in deletion, as in kube-controller-manager: its status names the revision.
+    if let Present::Missing(number) = view.present {
         let plan =
             if view.taken < NAMES_OF_A_RECONCILE { create_revision(view, number) } else { search_later() };
         return (plan, None);

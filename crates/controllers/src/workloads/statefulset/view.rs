@@ -155,7 +155,7 @@ pub(super) fn observe(
         view.collisions = view.collisions.wrapping_add(view.taken as i32);
     }
     let mut needs = Vec::new();
-    if matches!(view.present, Present::Missing(_)) && !view.set.metadata.is_deleting() {
+    if matches!(view.present, Present::Missing(_)) {
         needs.extend(find_taken(&mut view, read)?);
         if needs.is_empty() && matches!(view.present, Present::Missing(_)) {
             needs.extend(find_same(&mut view, room, read)?);

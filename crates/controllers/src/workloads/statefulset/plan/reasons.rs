@@ -17,6 +17,10 @@ pub(in super::super) fn reasons(view: &View, now: Timestamp) -> Vec<String> {
     let mut reasons = vec![told.counts()];
     if view.set.metadata.is_deleting() {
         reasons.push("The StatefulSet is being deleted; no pod is created, replaced or deleted.".to_owned());
+        if view.present.revision().is_none() {
+            reasons
+                .push("The template has no ControllerRevision yet; it is created for the status.".to_owned());
+        }
         return reasons;
     }
     if members.change() {

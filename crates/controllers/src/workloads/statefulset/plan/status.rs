@@ -32,7 +32,6 @@ pub(super) struct Desired {
 pub(super) fn of(view: &View, kept: &[&Pod], replaced: usize, now: Timestamp) -> Desired {
     let set = &view.set;
     let count = |test: &dyn Fn(&Pod) -> bool| kept.iter().filter(|pod| test(pod)).count() as i32;
-    // A set that goes gets no new revision; what it says of them stays.
     let update_revision = view
         .present
         .revision()

@@ -49,6 +49,25 @@ fn a_new_template_gets_a_revision_of_the_next_number() {
 }
 
 #[test]
+fn statefulset_in_deletion_gets_a_revision_and_no_pod() {
+    let going = set(|set| {
+        set.spec.template = template("web:2");
+        says(set, "web:1", "web:1");
+        set.metadata.deletion_timestamp = ago(1);
+    });
+    let bench = Bench::of(&going, &[pod(0, "web:1", OK)]);
+    assert_eq!(bench.lines(), [format!("create {}", revision_name("web:2"))]);
+    let bench = bench.with_revision("web:2", 2);
+    assert_eq!(bench.lines(), ["status 1/1/1 1 0 web:1 web:2"]);
+
+    let new = set(|set| set.metadata.deletion_timestamp = ago(1));
+    let empty = Bench::empty();
+    empty.sets.upsert(&(Arc::clone(&new) as AnyObject));
+    assert_eq!(empty.lines(), [format!("create {}", revision_name("web:1"))], "deleted as it was created");
+    assert_eq!(empty.with_revision("web:1", 1).lines(), ["status 0/0/0 0 0 web:1 web:1"]);
+}
+
+#[test]
 fn going_back_gives_the_old_revision_a_new_number() {
     let bench = bench("web:1").with_revision("web:2", 2);
     let patch = format!(
