@@ -28,6 +28,7 @@ mod daemonsets;
 mod deploying;
 mod deployments;
 mod devices;
+mod differences;
 mod endpointslices;
 mod evictions;
 mod example;

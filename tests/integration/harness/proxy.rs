@@ -11,7 +11,9 @@ use anyhow::bail;
 use bytes::{Buf, Bytes, BytesMut};
 use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt, stream};
-use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING};
+use http::header::{
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER, TRANSFER_ENCODING,
+};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -43,7 +45,7 @@ pub(crate) trait Tamper: Send + Sync + 'static {
         frame
     }
 
-    /// A request's JSON body.
+    /// A request's JSON body, also that of a patch.
     fn json_request(&self, method: &Method, path: &str, body: &Value) {
         let _ = (method, path, body);
     }
@@ -94,6 +96,8 @@ pub(crate) enum Fate {
     Lost,
     /// It is answered with this status instead.
     Refused(StatusCode),
+    /// It goes on and is carried out, but is answered with this status and a second to wait.
+    Hidden(StatusCode),
 }
 
 /// A running proxy; it ends when this is dropped.
@@ -141,13 +145,13 @@ impl Upstream {
         let mut body = body.collect().await?.to_bytes();
         let fate = self.tamper.fate(&head.method, &head.uri).await;
         match fate {
-            Fate::Passes | Fate::LosesAnswer => {}
+            Fate::Passes | Fate::LosesAnswer | Fate::Hidden(_) => {}
             Fate::Lost => bail!("the request is lost"),
             Fate::Refused(status) => return Ok(refused(status)),
         }
         if is_protobuf(&head.headers) {
             body = self.tamper.request(&head.method, head.uri.path(), body);
-        } else if is_json(&head.headers) {
+        } else if content_type(&head.headers).ends_with("json") && !body.is_empty() {
             self.tamper.json_request(&head.method, head.uri.path(), &serde_json::from_slice(&body)?);
         }
         let asked_as_watch = head.uri.query().is_some_and(|query| query.contains("watch=true"));
@@ -161,6 +165,12 @@ impl Upstream {
         if fate == Fate::LosesAnswer {
             body.collect().await?;
             bail!("the answer is lost");
+        }
+        if let Fate::Hidden(status) = fate {
+            body.collect().await?;
+            let mut hidden = refused(status);
+            hidden.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            return Ok(hidden);
         }
 
         let tampered = if is_json(&answer.headers) && answer.status.is_success() {
@@ -242,7 +252,12 @@ impl Upstream {
 
 /// An answer of the API server's form that is not the API server's.
 fn refused(status: StatusCode) -> Response<AnswerBody> {
-    let reason = if status == StatusCode::GONE { "Expired" } else { "ServiceUnavailable" };
+    let reason = match status {
+        StatusCode::GONE => "Expired",
+        StatusCode::GATEWAY_TIMEOUT => "Timeout",
+        StatusCode::NOT_FOUND => "NotFound",
+        _ => "ServiceUnavailable",
+    };
     let body = serde_json::json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "message": "refused on the way", "reason": reason, "code": status.as_u16(),
