@@ -197,7 +197,7 @@ async fn play(area: &'static Area) {
 
     let (ours, more) = stage.prepare(Program::Coxswain).await;
     complaints.extend(more);
-    let before = state(&stage, &theirs).await;
+    let before = state(&stage, &theirs);
     let coxswain = stage.lead(Program::Coxswain, "coxswain").await;
     complaints.extend(take_over(&stage, &theirs, &coxswain, Program::Coxswain, &before).await);
     complaints.extend(play_cases(&stage, &ours, &coxswain, Program::Coxswain).await);
@@ -206,7 +206,7 @@ async fn play(area: &'static Area) {
     complaints.extend(coxswain.manager.errors().into_iter().filter(|line| line.contains("panicked")));
     coxswain.manager.stop();
 
-    let before = state(&stage, &all).await;
+    let before = state(&stage, &all);
     let go = stage.lead(Program::Go, "go-2").await;
     complaints.extend(take_over(&stage, &all, &go, Program::Go, &before).await);
     go.manager.stop();
@@ -262,7 +262,7 @@ const KEPT: [&str; 18] = [
     "StatefulSet",
 ];
 
-async fn state(stage: &Stage, scenes: &[Scene]) -> State {
+fn state(stage: &Stage, scenes: &[Scene]) -> State {
     let mut all: Vec<BTreeMap<String, String>> = scenes.iter().map(|_| BTreeMap::new()).collect();
     let kinds = KEPT.join(",");
     let listed = stage.plane.kubectl(&["get", &kinds, "-A", "-o", "json"]);
@@ -299,7 +299,7 @@ async fn take_over(
     });
     let mut complaints: Vec<String> = join_all(mended).await.into_iter().flatten().collect();
     settle(stage, term, scenes).await;
-    let after = state(stage, scenes).await;
+    let after = state(stage, scenes);
     for (case, (was, is)) in cases().zip(before.iter().zip(&after)) {
         let is_kept = match case.taken {
             Taken::Unchanged => true,

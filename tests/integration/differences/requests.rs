@@ -227,8 +227,8 @@ fn silent_node(scene: Arc<Scene>) -> Played {
     Box::pin(async move {
         let name = scene.own("silent");
         scene.create("Node", json!({ "metadata": { "name": name } })).await;
-        let ready = json!({ "type": "Ready", "status": "True", "lastHeartbeatTime": in_seconds(0) });
-        scene.patch_status("Node", &name, json!({ "conditions": [ready] })).await;
+        let condition = json!({ "type": "Ready", "status": "True", "lastHeartbeatTime": in_seconds(0) });
+        scene.patch_status("Node", &name, json!({ "conditions": [condition] })).await;
         scene.waits("a Node that has fallen silent", || ready(&scene, &name), "Unknown".into()).await?;
         let old = scene.own("old");
         scene

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 use super::recorder::Recorder;
 use crate::harness::{AuditEvent, Caller, Cluster, ControlPlane, MetricsApi, Page, Port, Program, object};
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 const POLL: Duration = Duration::from_millis(100);
 
 /// The result of a case: what differs from the claim of its row.
