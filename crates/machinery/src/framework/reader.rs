@@ -40,8 +40,8 @@ const LONGEST_JSON: usize = 16 << 20;
 const TO_A_GROUP: usize = 24;
 /// Requests of JSON that are under way to one API group, for each worker of the loop: fewer workers spare a small adapter.
 const TO_A_GROUP_BY_A_WORKER: usize = 5;
-/// Requests of JSON that wait for a place of a slow API group at most, for each place.
-const LINE_FOR_A_PLACE: usize = 2;
+/// Requests of JSON that wait for a place of a slow API group at most. It does not depend on the places: a waiting request costs the API nothing.
+const MOST_IN_LINE: usize = 48;
 /// Passes of one reconcile. A room that needs more goes round in circles.
 const MOST_PASSES: usize = 8;
 
@@ -382,7 +382,7 @@ struct GroupLine {
 
 impl GroupLine {
     fn new(places: usize) -> Self {
-        let most = places * (1 + LINE_FOR_A_PLACE);
+        let most = places + MOST_IN_LINE;
         Self { places: Semaphore::new(places), most, requests: AtomicUsize::new(0) }
     }
 

@@ -259,20 +259,15 @@ impl Look {
     /// What is to be done about each node.
     fn judge_nodes(&mut self, rules: &Rules, now: Duration) {
         let mut waiting: BTreeMap<Str, Vec<(Duration, Str, &'static str)>> = BTreeMap::new();
+        let mut silent: Vec<(Duration, &Str, &Arc<Node>)> = Vec::new();
         let tasks = &mut self.tasks;
-        let mut marked = 0;
         for (name, (known, node)) in &self.fleet.nodes {
             if known.is_to_be_freed {
                 tasks.push(Task::Untaint(Arc::clone(node)));
                 continue;
             }
             if known.is_silent(rules, now) && condition(node, "Ready") != Some("Unknown") {
-                if marked < MOST_MARKED {
-                    marked += 1;
-                    tasks.push(Task::MarkUnknown(Arc::clone(node)));
-                } else {
-                    self.has_more = true;
-                }
+                silent.push((known.alive_at, name, node));
                 continue;
             }
             match wanted(node) {
@@ -292,6 +287,10 @@ impl Look {
                 }
             }
         }
+        // The longest silent nodes come first.
+        silent.sort_unstable_by_key(|(alive_at, name, _)| (*alive_at, *name));
+        self.has_more |= silent.len() > MOST_MARKED;
+        tasks.extend(silent.iter().take(MOST_MARKED).map(|(.., node)| Task::MarkUnknown(Arc::clone(node))));
         for (zone, mut nodes) in waiting {
             nodes.sort();
             self.taint(&zone, nodes, rules, now);
