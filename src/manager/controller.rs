@@ -280,14 +280,20 @@ async fn run_once(
     (ended, stop)
 }
 
-/// Returns when an order wants a controller again that an order has stopped: reconciles that hang must not keep it from starting. Never
-/// returns at the end of the term, or if the controller has failed.
+/// Time that reconciles have to finish, without a shorter limit of the flag, when their controller is wanted again.
+const LONGEST_GRACE: Duration = Duration::from_secs(30);
+
+/// Returns when an order wants a controller again that an order has stopped, after [`LONGEST_GRACE`] at the earliest: reconciles that hang
+/// must not keep it from starting. Never returns at the end of the term, or if the controller has failed.
 async fn wanted_again(is_unwanted: bool, wishes: &mut latest::Receiver<Wish>, shutdown: &CancellationToken) {
     if is_unwanted && !shutdown.is_cancelled() {
         tokio::select! {
             biased;
             () = shutdown.cancelled() => {}
-            wanted = wishes.wait_for(|wish| wish.lead && wish.enabled) => if wanted.is_ok() { return },
+            wanted = async {
+                tokio::time::sleep(LONGEST_GRACE).await;
+                wishes.wait_for(|wish| wish.lead && wish.enabled).await.map(drop)
+            } => if wanted.is_ok() { return },
         }
     }
     std::future::pending::<()>().await;

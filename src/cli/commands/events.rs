@@ -43,7 +43,7 @@ pub(super) fn command() -> Command {
         .arg(many(choice("type", &names::event_types(), "Filter by event type")))
         .arg(many(namespace("Filter by the object's namespace")))
         .arg(many(
-            valued("object", "OBJECT", "Filter by object: NAME, NAMESPACE/NAME or RESOURCE/NAMESPACE/NAME"),
+            valued("object", "OBJECT", "Filter by object: NAME, NAMESPACE/NAME or RESOURCE/NAMESPACE/NAME, such as deployments.apps/default/web"),
         ))
         .arg(choice("severity", &names::severities(), "Minimum severity"))
         .arg(common::output("Output format; json prints one line per message"))

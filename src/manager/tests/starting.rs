@@ -271,7 +271,8 @@ async fn controller_that_stops_without_a_limit_starts_again_when_it_is_wanted() 
     phases.wait_for(|phase| *phase == Phase::Stopping).await.unwrap();
     controller.wish(|wish| wish.enabled = true);
     phases.wait_for(|phase| *phase == Phase::Running).await.unwrap();
-    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    let time = began.elapsed();
+    assert!(Duration::from_secs(30) <= time && time < Duration::from_secs(31), "{time:?}");
     stop.cancel();
     tasks.join_all().await;
 }

@@ -1,5 +1,6 @@
 //! The configuration of a pod: the API server by variables, and the files of its service account.
 
+use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -11,11 +12,10 @@ use rustls_pki_types::pem::PemObject as _;
 pub const SERVICE_ACCOUNT_FILES: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// Returns the configuration of a pod; `None` if the variables of the API server are not set. Only the token is required, as by
-/// kube-controller-manager: a projected volume need hold neither the CA nor the namespace. Without a readable
-/// certificate in `ca.crt` the system's CAs count.
+/// kube-controller-manager: a projected volume need hold neither the CA nor the namespace. Without `ca.crt` the system's CAs count.
 ///
 /// # Errors
-/// The token cannot be read.
+/// The token cannot be read, or `ca.crt` exists and cannot be read or has no certificate: trust that was pinned is never widened.
 pub fn in_cluster(
     directory: &Path,
     variable: &dyn Fn(&str) -> Option<String>,
@@ -28,28 +28,23 @@ pub fn in_cluster(
     std::fs::read(&token).map_err(|error| format!("{}: {error}", token.display()))?;
     let mut config = kube::Config::new(url(&host, &port)?);
     config.auth_info.token_file = Some(token.to_string_lossy().into_owned());
-    let file = directory.join("ca.crt");
-    match authorities(&file) {
-        Ok(certificates) => {
-            config.root_cert = Some(certificates);
-            config.root_cert_file = Some(file);
+    let authorities = directory.join("ca.crt");
+    match std::fs::read(&authorities) {
+        Ok(pem) => {
+            let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+            let certificates = certificates.map_err(|error| format!("{}: {error}", authorities.display()))?;
+            if certificates.is_empty() {
+                return Err(format!("{}: the file has no certificate", authorities.display()));
+            }
+            config.root_cert = Some(certificates.iter().map(|certificate| certificate.to_vec()).collect());
+            config.root_cert_file = Some(authorities);
         }
-        Err(error) => {
-            tracing::error!(file = %file.display(), %error, "Failed to read the CA of the API server; using the system's CAs");
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            tracing::warn!(file = %authorities.display(), "Found no CA file for the API server; using the system's CAs");
         }
+        Err(error) => return Err(format!("{}: {error}", authorities.display())),
     }
     Ok(Some(config))
-}
-
-/// The certificates of a file, in DER.
-fn authorities(file: &Path) -> Result<Vec<Vec<u8>>, String> {
-    let pem = std::fs::read(file).map_err(|error| error.to_string())?;
-    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
-    let certificates = certificates.map_err(|error| error.to_string())?;
-    if certificates.is_empty() {
-        return Err("the file has no certificate".to_owned());
-    }
-    Ok(certificates.iter().map(|certificate| certificate.to_vec()).collect())
 }
 
 fn url(host: &str, port: &str) -> Result<Uri, String> {
@@ -76,6 +71,22 @@ mod tests {
         }
     }
 
+    /// Differs: pod-ca-unusable.
+    #[test]
+    fn pinned_ca_that_is_unusable_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("token"), "t").unwrap();
+        let ca = dir.path().join("ca.crt");
+        let load = || in_cluster(dir.path(), &variables("10.0.0.1", "443"));
+        std::fs::create_dir(&ca).unwrap();
+        assert!(load().unwrap_err().contains("ca.crt"), "a directory cannot be read");
+        std::fs::remove_dir(&ca).unwrap();
+        for text in ["", "no certificate", "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n"] {
+            std::fs::write(&ca, text).unwrap();
+            assert!(load().unwrap_err().contains("ca.crt"), "{text:?}");
+        }
+    }
+
     #[test]
     fn only_the_token_is_required() {
         let dir = tempfile::tempdir().unwrap();
@@ -87,20 +98,10 @@ mod tests {
         assert_eq!(config.cluster_url, "https://10.0.0.1/");
         let token = dir.path().join("token");
         assert_eq!(config.auth_info.token_file.as_deref(), token.to_str());
-        let ca = dir.path().join("ca.crt");
-        std::fs::create_dir(&ca).unwrap();
-        assert_eq!(load().unwrap().unwrap().root_cert, None, "a directory cannot be read");
-        std::fs::remove_dir(&ca).unwrap();
-        let truncated = "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n";
-        for text in ["", "no certificate", truncated, "-----BEGIN CERTIFICATE-----\nAAAA\n"] {
-            std::fs::write(&ca, text).unwrap();
-            let config = load().unwrap().unwrap();
-            assert_eq!((config.root_cert, config.root_cert_file), (None, None), "{text:?}");
-        }
-        std::fs::write(&ca, Pki::new().ca_pem).unwrap();
+        std::fs::write(dir.path().join("ca.crt"), Pki::new().ca_pem).unwrap();
         let config = load().unwrap().unwrap();
         assert_eq!(config.root_cert.map(|certificates| certificates.len()), Some(1));
-        assert_eq!(config.root_cert_file, Some(ca));
+        assert_eq!(config.root_cert_file, Some(dir.path().join("ca.crt")));
     }
 
     #[test]

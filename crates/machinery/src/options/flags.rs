@@ -76,7 +76,7 @@ permit_port_sharing: bool = false, Built, "Set SO_REUSEPORT, so that several pro
 secure_port: i64 = 10257, Built, "Port to serve HTTPS on. 0 to disable it";
 tls_cert_file: String = "", Built, "File with the serving certificate and its chain. If empty, a certificate is generated";
 tls_cipher_suites: Vec<String> = list(&[]), Built, "Cipher suites of TLS 1.2, by IANA name. TLS 1.3 suites are always enabled. Empty for all secure ones";
-tls_curve_preferences: Vec<i32> = Vec::<i32>::new(), Built, "Key exchange groups, by IANA number: 23 (P-256), 24 (P-384), 29 (X25519). Empty for all";
+tls_curve_preferences: Vec<i32> = Vec::<i32>::new(), Built, "Key exchange groups, by IANA number: 23 (P-256), 24 (P-384), 29 (X25519). Their order has no effect. Empty for all";
 tls_min_version: String = "", Built, "Minimum TLS version: VersionTLS12 or VersionTLS13";
 tls_private_key_file: String = "", Built, "File with the private key of --tls-cert-file";
 tls_sni_cert_key: Vec<NamedCertKey> = Vec::<NamedCertKey>::new(), Built, "Additional serving certificate for SNI: CERT,KEY for the names in the certificate, or CERT,KEY:NAME,*.NAME. May be repeated; exact names override wildcards";
@@ -240,9 +240,9 @@ disabled_metrics: Vec<String> = list(&[]), Built, "Full names of metrics to disa
 show_hidden_metrics_for_version: String = "", Moot, "Release whose hidden metrics to serve. Only the previous release, 1.35, is allowed. No effect: Coxswain hides no metrics";
 
 ["Traces"]
-metrics_otlp_endpoint: String = "", Built, "OpenTelemetry collector to export metrics to: HOST:PORT for OTLP/gRPC without encryption, or a URL. Overrides OTEL_EXPORTER_OTLP_METRICS_ENDPOINT";
+metrics_otlp_endpoint: String = "", Built, "OpenTelemetry collector to export metrics to: HOST:PORT for OTLP/gRPC without encryption, or a URL. Overrides OTEL_EXPORTER_OTLP_METRICS_ENDPOINT, which counts if the flag is empty";
 tracing_config_file: String = "", Built, "File with a TracingConfiguration (apiserver.config.k8s.io; v1, v1beta1 or v1alpha1): the collector, and the sampling rate per million";
-tracing_endpoint: String = "", Built, "OpenTelemetry collector to send spans to: HOST:PORT for OTLP/gRPC without encryption, or a URL. Overrides the file and OTEL_EXPORTER_OTLP_ENDPOINT";
+tracing_endpoint: String = "", Built, "OpenTelemetry collector to send spans to: HOST:PORT for OTLP/gRPC without encryption, or a URL. Overrides the file and OTEL_EXPORTER_OTLP_ENDPOINT, which count if the flag is empty";
 tracing_sampling_rate_per_million: i32 = -1, Built, "Sampling rate of root traces per million. Overrides the file and OTEL_TRACES_SAMPLER. -1 for their value";
 
 ["Logs"]

@@ -407,7 +407,7 @@ impl Trust {
                 client_certificates = trust.client_ca.is_some(),
                 request_headers = trust.request_header.is_some(),
                 "No client for the cluster's authentication configuration (--authentication-kubeconfig); using only \
-                 the CAs set by flags and rejecting bearer tokens"
+                 the CAs set by flags; requests with bearer tokens are anonymous"
             );
             return Ok(trust);
         };

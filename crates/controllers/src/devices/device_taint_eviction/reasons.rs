@@ -15,7 +15,10 @@ pub(super) fn reasons(view: &View, now: Timestamp) -> Vec<String> {
         return vec!["The pod was evicted because of device taints and is terminating.".to_owned()];
     }
     let Some(Verdict { at, sources, .. }) = &view.verdict else {
-        return vec!["The pod is kept: its claims tolerate every NoExecute taint of its devices.".to_owned()];
+        return vec![
+            "The pod is kept: its devices have no NoExecute taint that its claims do not tolerate."
+                .to_owned(),
+        ];
     };
     let mut reasons: Vec<String> = sources.iter().map(reason).collect();
     reasons.push(if *at > now {
@@ -24,7 +27,7 @@ pub(super) fn reasons(view: &View, now: Timestamp) -> Vec<String> {
             time(between(now, *at))
         )
     } else {
-        "The toleration has expired; the pod is deleted now.".to_owned()
+        "No toleration is left; the pod is deleted now.".to_owned()
     });
     reasons
 }

@@ -171,7 +171,7 @@ fn limits(limited: &Limited) -> Vec<String> {
             "An earlier recommendation in the stabilization window was higher; {stabilized} are kept."
         )),
         Stabilization::Up => Some(format!(
-            "An earlier recommendation in the stabilization window was lower; {stabilized} are kept."
+            "An earlier recommendation in the stabilization window was lower; the target is scaled to {stabilized}."
         )),
     };
     let bound = match limit {
