@@ -194,7 +194,7 @@ fn refusal(edit: impl FnOnce(String) -> String) -> String {
 
 #[test]
 fn image_build_fails_with_a_file_of_unknown_origin() {
-    let before = "\n# The authorities of the package";
+    let before = "\n# The CA certificates of the package";
     let planted = refusal(|script| {
         assert!(script.contains(before), "{script}");
         script.replace(before, &format!("\ntouch \"$root/etc/planted\"{before}"))

@@ -81,7 +81,7 @@ async fn a_pod_publishes_the_ca_of_its_keys_and_does_not_start_with_the_publishe
     let projected = kubelet.start(&pod);
     let log = || async { plane.log(&projected.name) };
     until("the refusal of the published bundle", LIMIT, log, |log| {
-        log.contains("is mounted from the ConfigMap kube-root-ca.crt")
+        log.contains("is projected from the ConfigMap kube-root-ca.crt")
     })
     .await;
 }
