@@ -357,7 +357,7 @@ fn filters_let_through_what_was_asked_for() {
     assert_eq!(matching(in_other), [5]);
     // The key of a migration of storage versions has an API group where others have a namespace.
     let of_group = ObjectRef { kind: None, key: Key::new("apps", "deployments"), uid: "u2".into() };
-    let log = log(1);
+    let log = log(4);
     log.publish(Some("storage-version-migrator-controller"), Some(of_group), None, started());
     let in_apps = Filter { namespaces: Some(["apps".to_owned()].into()), ..all() };
     let mut reader = log.read(all(), Start::Since(0), true).unwrap();
