@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http_body_util::{BodyExt as _, Limited};
 use hyper_util::rt::TokioIo;
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -15,9 +16,10 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tonic::transport::Endpoint;
 use tonic::{Code, Request, Response, Status, TimeoutExpired};
+use tower::{Service as _, ServiceExt as _};
 
 use super::error::CliError;
-use super::output::human;
+use super::output::{clean, human};
 use super::pods;
 use super::token::{Authorized, Tokens};
 use super::trust::{COXSWAIN_NAME, CertificateName, is_of_a_node};
@@ -235,6 +237,39 @@ impl Session {
             Ok(Err(status)) => Err(status.into()),
             Err(_) => Err(CliError::TimedOut(limit)),
         }
+    }
+
+    /// Reads a page of the replica's port, of at most `limit` bytes.
+    ///
+    /// # Errors
+    /// The replica cannot be reached, refuses the caller, serves the admin API alone, or does not answer in time; or the page is too long.
+    pub(super) async fn page(&self, path: &'static str, limit: usize) -> Result<String, String> {
+        let request =
+            http::Request::get(path).body(tonic::body::Body::empty()).map_err(|error| causes(&error))?;
+        let read = async {
+            let mut channel = self.channel.clone();
+            let channel = channel.ready().await.map_err(|error| causes(&*error))?;
+            let response = channel.call(request).await.map_err(|error| causes(&*error))?;
+            let (status, headers) = (response.status(), response.headers());
+            // A port that serves the admin API alone treats every path as a gRPC call.
+            if headers
+                .get("content-type")
+                .is_some_and(|form| form.as_bytes().starts_with(b"application/grpc"))
+            {
+                return Err(format!("GET {path}: {} serves the admin API alone", self.address));
+            }
+            let body = Limited::new(response.into_body(), limit).collect().await;
+            let body = body.map_err(|error| format!("GET {path}: {}", causes(&*error)))?;
+            let text = String::from_utf8_lossy(&body.to_bytes()).into_owned();
+            if status.is_success() {
+                return Ok(text);
+            }
+            let why: String = text.lines().next().unwrap_or_default().chars().take(200).collect();
+            Err(format!("GET {path}: HTTP {status}: {}", clean(&why)))
+        };
+        let limit = self.timeout.unwrap_or(CALL);
+        let late = |_| Err(format!("GET {path}: no answer within {}", human::duration(limit)));
+        tokio::time::timeout(limit, read).await.unwrap_or_else(late)
     }
 
     /// The request of a stream: without a limit, unless `--timeout` sets one.

@@ -115,7 +115,8 @@ impl Identity {
     /// A client of the cluster's API server that sends this token; `None` without a cluster.
     pub(super) async fn api(&self, token: Option<&HeaderValue>) -> Result<Option<ApiClient>, CliError> {
         let Some(connection) = self.connection(token)? else { return Ok(None) };
-        let options = ClientOptions { request_timeout: API_TIMEOUT, ..ClientOptions::default() };
+        // One command makes few requests, a few of them at a time.
+        let options = ClientOptions { request_timeout: API_TIMEOUT, qps: -1.0, ..ClientOptions::default() };
         let metrics = ClientMetrics::register(&coxswain_machinery::telemetry::Registry::new())
             .map_err(|error| CliError::Encoding(error.to_string()))?;
         let builder =

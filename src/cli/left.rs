@@ -14,7 +14,7 @@ const FLAG: &str = "controllers";
 enum CommandLine {
     /// Its flags.
     Flags(Vec<String>),
-    /// The reason why the flags cannot be read.
+    /// The programs that start it, which hide its flags.
     Unreadable(String),
 }
 
@@ -23,9 +23,7 @@ enum CommandLine {
 /// # Errors
 /// No pod runs kube-controller-manager; or the pods that run one of the controllers, or whose flags cannot be read.
 pub(super) fn check(pods: &[Pod], wanted: &[&Descriptor]) -> Result<usize, String> {
-    let running = pods.iter().filter(|pod| !is_of_release(pod) && !has_ended(pod));
-    let managers: Vec<(&Pod, CommandLine)> =
-        running.filter_map(|pod| Some((pod, command_line(pod)?))).collect();
+    let managers: Vec<(&Pod, CommandLine)> = running(pods).collect();
     if managers.is_empty() {
         return Err(
             "no pod with the label component=kube-controller-manager runs kube-controller-manager; check \
@@ -47,11 +45,35 @@ pub(super) fn check(pods: &[Pod], wanted: &[&Descriptor]) -> Result<usize, Strin
     if problems.is_empty() { Ok(managers.len()) } else { Err(problems.join("; ")) }
 }
 
+/// Returns the kube-controller-managers among these pods: the name of each pod, and the flags of its program or the reason why they cannot be
+/// read.
+pub(super) fn managers(pods: &[Pod]) -> Vec<(String, Result<Vec<String>, String>)> {
+    let name = |pod: &Pod| pod.metadata.name.clone().unwrap_or_default();
+    running(pods)
+        .map(|(pod, line)| match line {
+            CommandLine::Flags(words) => (name(pod), Ok(words)),
+            CommandLine::Unreadable(programs) => (name(pod), Err(may_start(&programs))),
+        })
+        .collect()
+}
+
+/// Returns the pods that run kube-controller-manager.
+fn running(pods: &[Pod]) -> impl Iterator<Item = (&Pod, CommandLine)> {
+    let running = pods.iter().filter(|pod| !is_of_release(pod) && !has_ended(pod));
+    running.filter_map(|pod| Some((pod, command_line(pod)?)))
+}
+
+fn may_start(programs: &str) -> String {
+    format!("starts {programs}, which may start kube-controller-manager")
+}
+
 /// The names of the controllers that a kube-controller-manager runs.
 fn kept<'a>(line: &CommandLine, wanted: &[&'a Descriptor]) -> Result<Vec<&'a str>, String> {
     let words = match line {
         CommandLine::Flags(words) => words,
-        CommandLine::Unreadable(why) => return Err(why.clone()),
+        CommandLine::Unreadable(programs) => {
+            return Err(format!("{}: compare --controllers of its process by hand", may_start(programs)));
+        }
     };
     let flags = options::split(words).map_err(|error| error.to_string())?;
     let given: Vec<_> = flags.iter().filter(|written| written.flag.name() == FLAG).collect();
@@ -91,11 +113,7 @@ fn command_line(pod: &Pod) -> Option<CommandLine> {
             None => container.name.as_str(),
         })
         .collect();
-    let why = format!(
-        "starts {}, which may start kube-controller-manager: compare --controllers of its process by hand",
-        programs.join(", ")
-    );
-    Some(CommandLine::Unreadable(why))
+    Some(CommandLine::Unreadable(programs.join(", ")))
 }
 
 /// The words after the first one that names this program.

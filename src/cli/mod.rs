@@ -6,14 +6,15 @@
 //! ```
 //!
 //! It decides nothing: it asks a replica and shows what came of it. It keeps nothing between two runs, and writes
-//! nothing but its output. `flags-from` and `install` call nobody: they read a manifest of the node (`manifest`), and `install` may
-//! replace it. `check-left` and `uninstall` call the API server alone; `uninstall` deletes
+//! nothing but its output and the bundle of `debug dump`. `flags-from` and `install` call nobody: they read a manifest of the node
+//! (`manifest`), and `install` may replace it. `check-left`, `preflight` and `uninstall` call the API server alone; `uninstall` deletes
 //! Leases there.
 
 mod commands;
 mod common;
 mod connect;
 mod discover;
+mod dump;
 mod environment;
 mod error;
 mod find;
@@ -23,6 +24,7 @@ mod left;
 mod manifest;
 mod output;
 mod pods;
+mod preflight;
 mod token;
 mod trust;
 mod uninstall;

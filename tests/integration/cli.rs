@@ -1,10 +1,13 @@
 //! The client as people run it: the program itself, with kubeconfigs of those who may look and of those who may operate, by the
 //! roles that ship, against two replicas.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use serde_json::{Value, json};
 
@@ -119,9 +122,71 @@ async fn an_operator_looks_disables_explains_and_hands_over() {
     until("the controller runs again", LIMIT, phase, |phase| phase == "PHASE_RUNNING").await;
     let events = client.run(&["events", "--tail", "1000"]);
     assert!(events.contains("this replica acquired kube-system/kube-controller-manager"), "{events}");
+    bundle_has_no_secret(&plane, &client);
     for manager in [&first, &second] {
         assert_eq!(manager.errors(), Vec::<String>::new(), "{}", manager.name);
     }
+}
+
+/// A support bundle of an administrator is complete, and has no secret of the cluster in it.
+fn bundle_has_no_secret(plane: &ControlPlane, client: &Client) {
+    const PLANTED: &str = "planted-7c1e5b";
+    let literal = format!("--from-literal=password={PLANTED}");
+    plane.kubectl(&["create", "secret", "generic", "planted", &literal]);
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("bundle.tar.gz");
+    let dump = |kubeconfig: &Path| {
+        let mut coxswain = Command::new(env!("CARGO_BIN_EXE_coxswain"));
+        coxswain
+            .args(["debug", "dump", "-o"])
+            .arg(&path)
+            .env("KUBECONFIG", kubeconfig)
+            .output()
+            .expect("the program")
+    };
+    let output = dump(Path::new(&plane.report.kubeconfigs["admin"]));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut archive =
+        tar::Archive::new(flate2::read::GzDecoder::new(fs::File::open(&path).expect("a bundle")));
+    archive.unpack(dir.path()).expect("an archive");
+    let folder = fs::read_dir(dir.path()).expect("a directory").flatten().find(|entry| entry.path().is_dir());
+    let folder = folder.expect("a folder").path();
+    let read = |name: &str| fs::read_to_string(folder.join(name)).expect("a part");
+    for (file, expected) in [
+        ("leader.json", "holderIdentity"),
+        ("leases.json", "kube-controller-manager"),
+        ("controllers.json", "deployment-controller"),
+        ("tasks.json", "inFlightKeys"),
+        ("events.jsonl", "reconcileFinished"),
+        ("flagz.txt", "leader-elect"),
+        ("configz.json", "KubeControllerManagerConfiguration"),
+        ("healthz.txt", "leaderElection"),
+        ("metrics.txt", "leader_election_master_status"),
+    ] {
+        assert!(read(file).contains(expected), "{file} has no {expected}");
+    }
+    // Keys of the cluster and of the caller, and the Secret, line by line.
+    let pki = plane.report.ca_file.parent().expect("a directory");
+    let mut secrets = vec![PLANTED.to_owned(), BASE64_STANDARD.encode(PLANTED)];
+    for path in [pki.join("ca.key"), pki.join("sa.key"), plane.report.kubeconfigs["admin"].clone().into()] {
+        let text = fs::read_to_string(&path).expect("a file");
+        let words = text
+            .split_whitespace()
+            .filter(|word| word.len() >= 40 && !text.contains(&format!("authority-data: {word}")));
+        secrets.extend(words.map(str::to_owned));
+    }
+    assert!(secrets.len() > 10, "there are secrets to look for");
+    for entry in fs::read_dir(&folder).expect("a directory").flatten() {
+        let text = fs::read_to_string(entry.path()).expect("text");
+        for secret in &secrets {
+            assert!(!text.contains(secret.as_str()), "{} has {secret}", entry.path().display());
+        }
+    }
+    fs::remove_file(&path).expect("removed");
+    let output = dump(&client.viewer);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("not read: metrics.txt: GET /metrics: HTTP 403"), "{said}");
 }
 
 /// What viewers are told of objects that wait for somebody.

@@ -105,9 +105,16 @@ pub(super) async fn run_list(matches: &ArgMatches, context: &Context) -> Result<
     context.screen.print(&Columns::default().lines(&rows))
 }
 
-/// All pages as one.
 async fn fetch(filter: ControllerFilter, context: &Context) -> Result<ListControllersResponse, CliError> {
     let session = context.finder.connect(Whom::Anyone).await?;
+    fetch_from(&session, &filter).await
+}
+
+/// All pages as one.
+pub(super) async fn fetch_from(
+    session: &Session,
+    filter: &ControllerFilter,
+) -> Result<ListControllersResponse, CliError> {
     let mut all = ListControllersResponse::default();
     loop {
         let page_token = std::mem::take(&mut all.next_page_token);

@@ -4,11 +4,13 @@ mod check_left;
 mod complete;
 mod completion;
 mod controllers;
+mod debug;
 pub(super) mod events;
 mod flags_from;
 mod install;
 mod lasting;
 mod leader;
+mod preflight;
 mod queues;
 mod restart;
 mod sync;
@@ -73,6 +75,8 @@ pub(super) fn command() -> Command {
             queues::show(),
             sync::sync(),
             sync::explain(),
+            debug::command(),
+            preflight::command(),
             install::command(),
             flags_from::command(),
             check_left::command(),
@@ -117,6 +121,8 @@ pub(super) async fn run(
         "queue" => queues::run_show(matches, &context).await,
         "sync" => sync::run_sync(matches, &context).await,
         "explain" => sync::run_explain(matches, &context).await,
+        "debug" => debug::run(matches, &context).await,
+        "preflight" => preflight::run(matches, &context).await,
         "check-left" => check_left::run(matches, &context).await,
         "uninstall" => uninstall::run(matches, &context).await,
         other => Err(CliError::Usage(format!(

@@ -128,7 +128,7 @@ async fn observe(api: &ApiClient) -> Result<Observation, ApiError> {
     Ok(Observation {
         pods: pods(api).await?,
         replicas: replicas(api).await?,
-        main: read(api, &namespace, &name).await?,
+        main: read_lease(api, &namespace, &name).await?,
     })
 }
 
@@ -153,11 +153,17 @@ pub(super) async fn pods(api: &ApiClient) -> Result<Vec<Pod>, ApiError> {
     list(api, &PODS, MANAGERS).await
 }
 
-async fn replicas(api: &ApiClient) -> Result<Vec<Lease>, ApiError> {
+/// Lists the Leases of replicas.
+pub(super) async fn replicas(api: &ApiClient) -> Result<Vec<Lease>, ApiError> {
     list(api, &LEASES, discover::SELECTOR).await
 }
 
-async fn read(api: &ApiClient, namespace: &str, name: &str) -> Result<Option<Lease>, ApiError> {
+/// Reads a Lease; `None` if it does not exist.
+pub(super) async fn read_lease(
+    api: &ApiClient,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<Lease>, ApiError> {
     let path = RequestPath::object(&LEASES, namespace, name);
     match api.json(RequestIntent::Get, path, Query::NONE, None::<&()>).await {
         Ok(lease) => Ok(Some(lease)),
@@ -167,7 +173,7 @@ async fn read(api: &ApiClient, namespace: &str, name: &str) -> Result<Option<Lea
 }
 
 async fn delete_named(api: &ApiClient, namespace: &str, name: &str) -> Result<Option<String>, ApiError> {
-    match read(api, namespace, name).await? {
+    match read_lease(api, namespace, name).await? {
         Some(lease) => delete(api, &lease.metadata).await,
         None => Ok(None),
     }

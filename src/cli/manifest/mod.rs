@@ -14,7 +14,7 @@ use serde_yaml_ng::Value;
 
 pub(super) use overlay::overlay;
 pub(super) use replace::{Destination, Done, write_file};
-pub(super) use static_pod::static_pod;
+pub(super) use static_pod::{judge, static_pod};
 
 /// The program of the image of Coxswain.
 const COXSWAIN: &str = "coxswain";
@@ -130,6 +130,11 @@ impl Manifest {
             None => last_segment(image).split([':', '@']).next() == Some(COXSWAIN),
         };
         runs_coxswain.then_some(image)
+    }
+
+    /// Returns the flags in their order.
+    pub(super) fn flags(&self) -> &[WrittenFlag] {
+        &self.flags
     }
 
     /// Returns where a file of the container is on the node, by the volume that is mounted there.

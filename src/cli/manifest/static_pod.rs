@@ -29,7 +29,7 @@ const HEALTH: [&str; 3] = ["/healthz", "/livez", "/readyz"];
 /// # Errors
 /// Coxswain does not start with the value of a flag; a probe or a hook fails in Coxswain's image; or the security context is no mapping.
 pub(in crate::cli) fn static_pod(manifest: &Manifest, image: &str) -> Result<Converted, ManifestError> {
-    let Judgment { values, warnings } = judge(&manifest.flags);
+    let Judgment { values, warnings, .. } = judge(&manifest.flags);
     if !values.is_empty() {
         return Err(ManifestError::Values(OptionErrors(values)));
     }
@@ -67,15 +67,17 @@ pub(in crate::cli) fn static_pod(manifest: &Manifest, image: &str) -> Result<Con
 
 /// What Coxswain finds wrong with flags at its start.
 #[derive(Debug, Default)]
-pub(super) struct Judgment {
+pub(in crate::cli) struct Judgment {
     /// Wrong values.
-    pub(super) values: Vec<OptionError>,
+    pub(in crate::cli) values: Vec<OptionError>,
+    /// Files that cannot be used. A container may have them elsewhere than this machine.
+    pub(in crate::cli) files: Vec<OptionError>,
     /// Flags without effect and the like; none if anything is wrong.
-    pub(super) warnings: Vec<OptionWarning>,
+    pub(in crate::cli) warnings: Vec<OptionWarning>,
 }
 
 /// Judges flags as Coxswain does at its start.
-pub(super) fn judge(flags: &[WrittenFlag]) -> Judgment {
+pub(in crate::cli) fn judge(flags: &[WrittenFlag]) -> Judgment {
     let word = |written: &WrittenFlag| OsString::from(format!("--{}={}", written.flag.name(), written.value));
     let names_file = |flag: &str| {
         let mut values = flags.iter().filter(|written| flag == format!("--{}", written.flag.name()));
@@ -91,7 +93,7 @@ pub(super) fn judge(flags: &[WrittenFlag]) -> Judgment {
                     OptionError::Invalid { flag, problem, .. }
                         if (names_file(flag) && !is_cidr_flag(flag)) || problem.starts_with("can't read") =>
                     {
-                        // The container may have its files elsewhere than this machine.
+                        judgment.files.push(error);
                     }
                     // The variables of this process are not those of the container.
                     OptionError::Variable { .. } => {}

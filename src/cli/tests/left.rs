@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
-use crate::cli::left::check;
+use crate::cli::left::{check, managers};
 use coxswain_controllers::registry::REGISTRY;
 use coxswain_machinery::framework::Descriptor;
 
@@ -82,6 +82,10 @@ fn kube_controller_manager_in_a_wrapper_is_named() {
         let why = checked(&[left(), hidden]).unwrap_err();
         assert!(why.starts_with(program) && why.ends_with("by hand"), "{why}");
     }
+    let words = |pod: Value| managers(&[serde_json::from_value(pod).unwrap()]);
+    assert_eq!(words(runner(LEFT)), [("node-2".to_owned(), Ok(vec![LEFT.to_owned()]))]);
+    let why = "starts /start.sh, which may start kube-controller-manager".to_owned();
+    assert_eq!(words(pod("node-3", &["/start.sh"], &[LEFT])), [("node-3".to_owned(), Err(why))]);
     let taken_over = pod("node-2", &["/go-runner"], &["/usr/local/bin/coxswain", "--controllers=*"]);
     assert_eq!(checked(&[left(), taken_over]), Ok(1));
 }

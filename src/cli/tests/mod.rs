@@ -1,12 +1,14 @@
 //! The client against a replica on loopback, and its parts alone.
 
 mod discovery;
+mod dump;
 mod errors;
 mod install;
 mod left;
 mod output;
 mod parsing;
 mod pod_network;
+mod preflight;
 mod run;
 mod server;
 mod streams;

@@ -1,6 +1,7 @@
 //! A replica on a free port of loopback: TLS, the real services over a fake manager, and beside them as much of an API
 //! server as tells who the replicas are.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -43,6 +44,8 @@ struct Shared {
     accepted: Mutex<Option<&'static str>>,
     /// Pods and their ports.
     cluster: PodNetwork,
+    /// Pages of the replica's port.
+    pages: Mutex<BTreeMap<&'static str, String>>,
 }
 
 /// A replica that runs.
@@ -190,6 +193,11 @@ impl Replica {
         *self.shared.accepted.lock() = Some(token);
     }
 
+    /// Serves a page from now on.
+    pub(super) fn serve_page(&self, path: &'static str, text: &str) {
+        self.shared.pages.lock().insert(path, text.to_owned());
+    }
+
     /// Gives the main Lease another name.
     pub(super) fn rename_main(&self, namespace: &str, name: &str) {
         *self.shared.main_path.lock() = main_path(namespace, name);
@@ -295,6 +303,11 @@ where
     let path = request.uri().path().to_owned();
     if known && path.starts_with("/api/v1/namespaces/kube-system/pods") {
         return shared.cluster.answer(request);
+    }
+    if let Some(page) = shared.pages.lock().get(path.as_str()).filter(|_| known) {
+        return Response::new(tonic::body::Body::new(http_body_util::Full::new(bytes::Bytes::from(
+            page.clone(),
+        ))));
     }
     if path.starts_with("/apis/") {
         let anonymous = token.is_none();

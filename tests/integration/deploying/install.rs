@@ -1,7 +1,7 @@
 //! Types the commands of the manual about installation, operation and the way back, on a control plane whose node has kubeadm's files.
 //!
-//! Different from a real node: `/etc/kubernetes` and `/usr/local/bin` are in a directory of the test, a script stands in for `crictl`, and
-//! the test of the image types `make image`.
+//! Different from a real node: `/etc/kubernetes` and `/usr/local/bin` are in a directory of the test, which is the root of the node for
+//! `coxswain preflight`; a script stands in for `crictl`; and the test of the image types `make image`.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -37,6 +37,8 @@ enum Outcome {
     Success,
     /// The last command prints the version of this program.
     Version,
+    /// The last command found nothing that blocks.
+    Ready,
     /// A replica of the Deployment leads, with the flags of the cluster.
     Deployment,
     /// The same, and the last command was answered by the leader.
@@ -52,14 +54,12 @@ enum Outcome {
 }
 
 /// The sections of the manual that are typed: page, headline and outcome, in the order of a life of a cluster.
-const SEQUENCE: [(&str, &str, Outcome); 29] = [
-    ("install/preflight", "Version", Outcome::Success),
-    ("install/preflight", "Flags of KCM", Outcome::Success),
-    ("install/preflight", "Control-plane nodes", Outcome::Success),
-    ("install/preflight", "Lease", Outcome::Success),
+const SEQUENCE: [(&str, &str, Outcome); 27] = [
     ("install/image", "Build the image", Outcome::Success),
     ("install/image", "Name the image in the manifests", Outcome::Success),
     ("install/image", "Install the program", Outcome::Version),
+    ("install/preflight", "Run the checks", Outcome::Ready),
+    ("install/preflight", "Control-plane nodes", Outcome::Success),
     ("install/deployment", "Take over the flags of KCM", Outcome::Success),
     ("install/deployment", "Create the Secret with the keys", Outcome::Success),
     ("install/deployment", "Start the replicas", Outcome::Success),
@@ -213,6 +213,7 @@ impl<'a> Node<'a> {
         fs::create_dir_all(&programs).expect("a directory");
         symlink(ControlPlane::coxswain_binary(), programs.join("coxswain")).expect("a link");
         install_crictl(&programs);
+        symlink("/proc", kubelet.host.join("proc")).expect("a link");
         Self { plane, kubelet, running: None, static_pod: None, starts: 0 }
     }
 
@@ -254,6 +255,7 @@ impl<'a> Node<'a> {
     async fn type_in(&mut self, mut shell: Shell, command: &str) -> (Shell, String) {
         let host = text(&self.kubelet.host).to_owned();
         let mut command = command.to_owned();
+        command = command.replace("coxswain preflight", &format!("coxswain preflight --node-root={host}"));
         for path in ["/etc/kubernetes", "/usr/local/bin"] {
             command = command.replace(path, &format!("{host}{path}"));
         }
@@ -292,6 +294,17 @@ impl<'a> Node<'a> {
                 led(self.plane, &replicas).await;
                 self.assert_flags_of_the_deployment();
                 self.assert_new_node_has_addresses("joins-a-deployment").await;
+            }
+            Outcome::Ready => {
+                assert!(said.contains("\nReady, with "), "{said}");
+                let rows = ["server", "flags", "access", "leases", "files", "port"];
+                let is_row = |line: &str, name: &str| {
+                    line.strip_prefix(name).is_some_and(|rest| rest.starts_with("   "))
+                };
+                for row in rows {
+                    let line = said.lines().find(|line| is_row(line, row)).expect("a row for each check");
+                    assert!(!line.contains("skipped"), "{line}");
+                }
             }
             Outcome::Answered => assert!(said.contains("\"holderIdentity\""), "{said}"),
             Outcome::StaticPod => {

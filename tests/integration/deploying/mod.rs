@@ -14,6 +14,7 @@ mod linting;
 mod manifests;
 mod plugin;
 mod policy;
+mod preflight;
 mod replicas;
 mod root_ca;
 mod run;

@@ -72,6 +72,8 @@ impl<'a> RequestPath<'a> {
     pub const GROUPS: Self = Self::of(Root::Fixed("/apis"));
     /// The health of the API server.
     pub const HEALTHZ: Self = Self::of(Root::Fixed("/healthz"));
+    /// The version of the API server.
+    pub const VERSION: Self = Self::of(Root::Fixed("/version"));
     /// The SubjectAccessReviews.
     pub const ACCESS_REVIEWS: Self =
         Self::group_version("authorization.k8s.io", "v1").resource("subjectaccessreviews");
