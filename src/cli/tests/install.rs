@@ -50,7 +50,8 @@ impl Node {
     async fn install(&self, args: &[&str]) -> Ran {
         let manifest = self.manifest();
         let environment = Environment::new(std::sync::Arc::new(ManualClock::new(super::now())), &[]);
-        run(environment, &[&["install", "static-pod", "--from", &manifest][..], args].concat()).await
+        let from = if args.contains(&"--from") { vec![] } else { vec!["--from", manifest.as_str()] };
+        run(environment, &[&["install", "static-pod"][..], &from, args].concat()).await
     }
 }
 
@@ -139,6 +140,20 @@ async fn static_pod_is_refused_where_two_managers_would_run_or_no_way_back_remai
     let ran = node.install(&[&newer[..], &["--backup", &other]].concat()).await;
     assert_eq!(ran.exit, Exit::Done, "{ran:?}");
     assert_eq!(node.files("manifests"), ["below", SAVED]);
+}
+
+#[tokio::test]
+async fn static_pod_dry_run_has_the_refusals_of_a_run_and_writes_nothing() {
+    let node = Node::new();
+    let (manifest, second) = (node.manifest(), node.text("manifests/coxswain.yaml"));
+    write(&node.text(SAVED), "kind: Pod\n");
+    for (output, expected) in
+        [(&second, "the kubelet runs every manifest in"), (&manifest, "exists with other content")]
+    {
+        let ran = node.install(&["--image", IMAGE, "--output", output, "--dry-run"]).await;
+        assert!(ran.exit == Exit::Refused && ran.err.contains(expected) && ran.out.is_empty(), "{ran:?}");
+    }
+    assert_eq!((node.files("manifests"), node.read(SAVED)), (vec![SAVED.into()], "kind: Pod\n".into()));
 }
 
 #[tokio::test]
