@@ -7,7 +7,10 @@ use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use super::Manifest;
+use super::{Manifest, starts_manager};
+
+/// The size of the longest manifest that a kubelet reads, in bytes.
+const LONGEST: u64 = 10 << 20;
 
 /// The files of one replacement.
 #[derive(Debug)]
@@ -92,7 +95,10 @@ impl<'a> Destination<'a> {
         }
         let backup = match existing {
             Some(existing) => self.keep(existing, &directory, is_source)?,
-            None => None,
+            None => {
+                refuse_second(self.output, &directory)?;
+                None
+            }
         };
         Ok(Plan { output: self.output, text: Some(text), backup })
     }
@@ -145,6 +151,38 @@ impl<'a> Destination<'a> {
             None => Ok(Some(Backup { path: backup, text: Some(existing) })),
         }
     }
+}
+
+/// Refuses a new file next to a manifest that starts a controller manager. Kubelets skip directories and names that begin with a dot.
+fn refuse_second(output: &Path, directory: &Path) -> Result<(), String> {
+    let unreadable = |path: &Path, error: io::Error| format!("read {}: {error}", path.display());
+    for entry in fs::read_dir(directory).map_err(|error| unreadable(directory, error))? {
+        let path = entry.map_err(|error| unreadable(directory, error))?.path();
+        if path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")) {
+            continue;
+        }
+        let text = match fs::metadata(&path) {
+            Ok(metadata) if metadata.is_file() && metadata.len() <= LONGEST => fs::read(&path),
+            Ok(_) => continue,
+            Err(error) => Err(error),
+        };
+        match text {
+            Ok(text) if std::str::from_utf8(&text).is_ok_and(starts_manager) => {
+                return Err(format!(
+                    "write {}: {} starts a controller manager, and the kubelet runs every manifest in {}; name that file or one in \
+                     another directory",
+                    output.display(),
+                    path.display(),
+                    directory.display(),
+                ));
+            }
+            Ok(_) => {}
+            // A symbolic link to nothing, or a file that was removed meanwhile.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(unreadable(&path, error)),
+        }
+    }
+    Ok(())
 }
 
 /// The directory of a file, without symbolic links.
