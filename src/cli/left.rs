@@ -87,17 +87,19 @@ fn kept<'a>(line: &CommandLine, wanted: &[&'a Descriptor]) -> Result<Vec<&'a str
 }
 
 /// The command line of the kube-controller-manager of a labeled pod; `None` if the pod runs Coxswain instead. A wrapper, such as `go-runner`
-/// or `tini`, has the program among its arguments. A script hides it.
+/// or `tini`, has the program among its arguments. A script hides it. Only the program of the container shows that it is Coxswain: an
+/// argument with this name may be a directory.
 fn command_line(pod: &Pod) -> Option<CommandLine> {
     let containers = &pod.spec.as_ref()?.containers;
     let lines: Vec<Vec<&String>> = containers
         .iter()
         .map(|container| container.command.iter().chain(&container.args).flatten().collect())
         .collect();
-    if let Some(flags) = lines.iter().find_map(|words| after(words, PROGRAM)) {
+    if let Some(flags) = lines.iter().find_map(|words| flags_of_program(words)) {
         return Some(CommandLine::Flags(flags));
     }
-    if lines.iter().any(|words| after(words, COXSWAIN).is_some()) {
+    let mut programs = containers.iter().filter_map(|container| container.command.iter().flatten().next());
+    if programs.any(|program| is_named(program, COXSWAIN)) {
         return None;
     }
     // The program of the image, whose flags are the arguments.
@@ -116,10 +118,18 @@ fn command_line(pod: &Pod) -> Option<CommandLine> {
     Some(CommandLine::Unreadable(programs.join(", ")))
 }
 
-/// The words after the first one that names this program.
-fn after(words: &[&String], program: &str) -> Option<Vec<String>> {
-    let at = words.iter().position(|word| word.rsplit('/').next() == Some(program))?;
-    Some(words[at + 1..].iter().map(|word| (*word).clone()).collect())
+/// The words after the one that names kube-controller-manager: the first word, or one before which no flag can take it as its value.
+fn flags_of_program(words: &[&String]) -> Option<Vec<String>> {
+    let may_take_value = |word: &str| word.starts_with('-') && word != "--" && !word.contains('=');
+    let at = words.iter().position(|word| !word.starts_with('-') && is_named(word, PROGRAM))?;
+    let is_program =
+        at == 0 || !is_named(words[0], COXSWAIN) && !words[..at].iter().any(|word| may_take_value(word));
+    is_program.then(|| words[at + 1..].iter().map(|word| (*word).clone()).collect())
+}
+
+/// Whether a path names this program.
+fn is_named(path: &str, program: &str) -> bool {
+    path.rsplit('/').next() == Some(program)
 }
 
 fn has_ended(pod: &Pod) -> bool {

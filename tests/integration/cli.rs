@@ -168,7 +168,7 @@ fn bundle_has_no_secret(plane: &ControlPlane, client: &Client) {
     // Keys of the cluster and of the caller, and the Secret, line by line.
     let pki = plane.report.ca_file.parent().expect("a directory");
     let mut secrets = vec![PLANTED.to_owned(), BASE64_STANDARD.encode(PLANTED)];
-    for path in [pki.join("ca.key"), pki.join("sa.key"), plane.report.kubeconfigs["admin"].clone().into()] {
+    for path in [pki.join("ca.key"), pki.join("sa.key"), plane.report.kubeconfigs["admin"].clone()] {
         let text = fs::read_to_string(&path).expect("a file");
         let words = text
             .split_whitespace()

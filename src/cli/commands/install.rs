@@ -51,7 +51,10 @@ pub(super) fn command() -> Command {
                     .value_parser(value_parser!(PathBuf))
                     .requires("output"),
                 )
-                .arg(switch("dry-run", "Print the difference and write nothing").visible_alias("check")),
+                .arg(
+                    switch("dry-run", "Check the files, print the difference and write nothing")
+                        .visible_alias("check"),
+                ),
         )
 }
 
@@ -81,18 +84,19 @@ fn run_static_pod(matches: &ArgMatches, screen: &Screen) -> Result<(), CliError>
     for note in &converted.notes {
         screen.note(note);
     }
-    let output = path("output");
+    let (output, backup) = (path("output"), path("backup"));
+    let destination =
+        output.as_ref().map(|output| Destination { source: &source, output, backup: backup.as_deref() });
+    let refused = |message| CliError::Outcome { message, exit: Exit::Refused };
+    let plan =
+        destination.map(|destination| destination.plan(&converted.text)).transpose().map_err(refused)?;
     if matches.get_flag("dry-run") {
         let name = |path: &PathBuf| path.display().to_string();
         let (from, to) = (name(&source), output.as_ref().map_or_else(|| "static pod".to_owned(), name));
         return screen.print(&diff::unified((&from, &before), (&to, &converted.text)));
     }
-    let Some(output) = output else { return screen.print(&converted.text) };
-    let backup = path("backup");
-    let destination = Destination { source: &source, output: &output, backup: backup.as_deref() };
-    let done = destination
-        .write(&converted.text)
-        .map_err(|message| CliError::Outcome { message, exit: Exit::Refused })?;
+    let (Some(output), Some(plan)) = (&output, plan) else { return screen.print(&converted.text) };
+    let done = plan.apply().map_err(refused)?;
     let output = output.display();
     screen.print(&match done {
         Done::Unchanged => format!("{output} unchanged\n"),

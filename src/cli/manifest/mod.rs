@@ -182,6 +182,20 @@ fn first_of_other_version(text: &str) -> Option<(usize, String)> {
     })
 }
 
+/// Whether a text is a Pod with a container that runs kube-controller-manager or Coxswain, by its program or by its image. Flags that
+/// [`Manifest::parse`] refuses change nothing.
+fn starts_manager(text: &str) -> bool {
+    let Ok(pod) = serde_yaml_ng::from_str::<Value>(text) else { return false };
+    let is_manager = |container: &Value| {
+        let program = container["command"].get(0).and_then(Value::as_str).map(last_segment);
+        let image = container["image"].as_str().map(last_segment);
+        let image = image.and_then(|image| image.split([':', '@']).next());
+        [program, image].into_iter().flatten().any(|name| PROGRAMS.contains(&name))
+    };
+    pod.get("kind").and_then(Value::as_str) == Some("Pod")
+        && pod["spec"]["containers"].as_sequence().is_some_and(|containers| containers.iter().any(is_manager))
+}
+
 /// The container that starts kube-controller-manager. One without a command starts what its image starts, which can be told for
 /// an only container.
 fn find_container(containers: &[Value]) -> Result<usize, ManifestError> {

@@ -7,7 +7,10 @@ use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use super::Manifest;
+use super::{Manifest, starts_manager};
+
+/// The size of the longest manifest that a kubelet reads, in bytes.
+const LONGEST: u64 = 10 << 20;
 
 /// The files of one replacement.
 #[derive(Debug)]
@@ -32,13 +35,45 @@ pub(in crate::cli) enum Done {
     },
 }
 
-impl Destination<'_> {
-    /// Writes the text, unless the file has it already.
+/// The files that a replacement creates or changes.
+#[derive(Debug)]
+pub(in crate::cli) struct Plan<'a> {
+    output: &'a Path,
+    /// The new content of the output; `None` if the file has it.
+    text: Option<&'a str>,
+    backup: Option<Backup>,
+}
+
+#[derive(Debug)]
+struct Backup {
+    path: PathBuf,
+    /// The content of the copy; `None` if the copy exists.
+    text: Option<String>,
+}
+
+impl Plan<'_> {
+    /// Changes the files.
     ///
     /// # Errors
-    /// The kubelet would run two managers; no way back to kube-controller-manager would remain; or a file cannot be read or written.
-    /// Nothing has changed then, except that the copy may exist.
-    pub(in crate::cli) fn write(&self, text: &str) -> Result<Done, String> {
+    /// A file cannot be written. The output has not changed then, but the copy may exist.
+    pub(in crate::cli) fn apply(self) -> Result<Done, String> {
+        let Some(text) = self.text else { return Ok(Done::Unchanged) };
+        let output = self.output.display();
+        if let Some(Backup { path, text: Some(existing) }) = &self.backup {
+            create(path, existing)
+                .map_err(|error| format!("copy {output} to {}: {error}", path.display()))?;
+        }
+        write_file(self.output, text).map_err(|error| format!("write {output}: {error}"))?;
+        Ok(Done::Written { backup: self.backup.map(|backup| backup.path) })
+    }
+}
+
+impl<'a> Destination<'a> {
+    /// Returns the changes that put the text into the file. Changes no file.
+    ///
+    /// # Errors
+    /// The kubelet would run two managers; no way back to kube-controller-manager would remain; or a file cannot be read.
+    pub(in crate::cli) fn plan(&self, text: &'a str) -> Result<Plan<'a>, String> {
         let directory = directory_of(self.output)?;
         let existing = match fs::read_to_string(self.output) {
             Ok(existing) => Some(existing),
@@ -46,7 +81,7 @@ impl Destination<'_> {
             Err(error) => return Err(format!("read {}: {error}", self.output.display())),
         };
         if existing.as_deref() == Some(text) {
-            return Ok(Done::Unchanged);
+            return Ok(Plan { output: self.output, text: None, backup: None });
         }
         let is_source =
             existing.is_some() && fs::canonicalize(self.output).ok() == fs::canonicalize(self.source).ok();
@@ -58,16 +93,20 @@ impl Destination<'_> {
                 self.source.display(),
             ));
         }
-        let backup =
-            existing.map(|existing| self.keep(&existing, &directory, is_source)).transpose()?.flatten();
-        write_file(self.output, text).map_err(|error| format!("write {}: {error}", self.output.display()))?;
-        Ok(Done::Written { backup })
+        let backup = match existing {
+            Some(existing) => self.keep(existing, &directory, is_source)?,
+            None => {
+                refuse_second(self.output, &directory)?;
+                None
+            }
+        };
+        Ok(Plan { output: self.output, text: Some(text), backup })
     }
 
     /// Makes sure that the way back remains once the file is replaced.
-    fn keep(&self, existing: &str, directory: &Path, is_source: bool) -> Result<Option<PathBuf>, String> {
+    fn keep(&self, existing: String, directory: &Path, is_source: bool) -> Result<Option<Backup>, String> {
         let output = self.output.display();
-        let manifest = Manifest::parse(existing).map_err(|error| {
+        let manifest = Manifest::parse(&existing).map_err(|error| {
             format!("replace {output}: it is no manifest of a controller manager: {error}")
         })?;
         let backup = if let Some(backup) = self.backup {
@@ -92,7 +131,9 @@ impl Destination<'_> {
             // A file outside of the kubelet's directory is a draft.
             return match kept.map(|kept| Manifest::parse(&kept)) {
                 _ if !is_source => Ok(None),
-                Some(Ok(kept)) if kept.image_of_coxswain().is_none() => Ok(Some(backup)),
+                Some(Ok(kept)) if kept.image_of_coxswain().is_none() => {
+                    Ok(Some(Backup { path: backup, text: None }))
+                }
                 Some(_) => Err(format!(
                     "replace {output}: {place} is no manifest of kube-controller-manager; name the one to return to with --backup"
                 )),
@@ -103,18 +144,45 @@ impl Destination<'_> {
             };
         }
         match kept {
-            Some(kept) if kept == existing => {}
-            Some(_) => {
+            Some(kept) if kept == existing => Ok(Some(Backup { path: backup, text: None })),
+            Some(_) => Err(format!(
+                "copy {output} to {place}: the file exists with other content; remove it, or name another file with --backup"
+            )),
+            None => Ok(Some(Backup { path: backup, text: Some(existing) })),
+        }
+    }
+}
+
+/// Refuses a new file next to a manifest that starts a controller manager. Kubelets skip directories and names that begin with a dot.
+fn refuse_second(output: &Path, directory: &Path) -> Result<(), String> {
+    let unreadable = |path: &Path, error: io::Error| format!("read {}: {error}", path.display());
+    for entry in fs::read_dir(directory).map_err(|error| unreadable(directory, error))? {
+        let path = entry.map_err(|error| unreadable(directory, error))?.path();
+        if path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")) {
+            continue;
+        }
+        let text = match fs::metadata(&path) {
+            Ok(metadata) if metadata.is_file() && metadata.len() <= LONGEST => fs::read(&path),
+            Ok(_) => continue,
+            Err(error) => Err(error),
+        };
+        match text {
+            Ok(text) if std::str::from_utf8(&text).is_ok_and(starts_manager) => {
                 return Err(format!(
-                    "copy {output} to {place}: the file exists with other content; remove it, or name another file with --backup"
+                    "write {}: {} starts a controller manager, and the kubelet runs every manifest in {}; name that file or one in \
+                     another directory",
+                    output.display(),
+                    path.display(),
+                    directory.display(),
                 ));
             }
-            None => {
-                create(&backup, existing).map_err(|error| format!("copy {output} to {place}: {error}"))?;
-            }
+            Ok(_) => {}
+            // A symbolic link to nothing, or a file that was removed meanwhile.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(unreadable(&path, error)),
         }
-        Ok(Some(backup))
     }
+    Ok(())
 }
 
 /// The directory of a file, without symbolic links.

@@ -79,10 +79,6 @@ pub(in crate::cli) struct Judgment {
 /// Judges flags as Coxswain does at its start.
 pub(in crate::cli) fn judge(flags: &[WrittenFlag]) -> Judgment {
     let word = |written: &WrittenFlag| OsString::from(format!("--{}={}", written.flag.name(), written.value));
-    let names_file = |flag: &str| {
-        let mut values = flags.iter().filter(|written| flag == format!("--{}", written.flag.name()));
-        values.any(|written| written.value.contains('/') && !written.value.contains("://"))
-    };
     let mut judgment = Judgment::default();
     match options::parse(flags.iter().map(word), REGISTRY) {
         Ok(Invocation::Run(startup)) => judgment.warnings = startup.warnings,
@@ -90,11 +86,8 @@ pub(in crate::cli) fn judge(flags: &[WrittenFlag]) -> Judgment {
         Err(OptionErrors(errors)) => {
             for error in errors {
                 match &error {
-                    OptionError::Invalid { flag, problem, .. }
-                        if (names_file(flag) && !is_cidr_flag(flag)) || problem.starts_with("can't read") =>
-                    {
-                        judgment.files.push(error);
-                    }
+                    // The container may have its files elsewhere than this machine.
+                    OptionError::Unreadable { .. } => judgment.files.push(error),
                     // The variables of this process are not those of the container.
                     OptionError::Variable { .. } => {}
                     _ => judgment.values.push(error),
@@ -103,11 +96,6 @@ pub(in crate::cli) fn judge(flags: &[WrittenFlag]) -> Judgment {
         }
     }
     judgment
-}
-
-/// Whether a flag has a slash in its value that is none of a path.
-fn is_cidr_flag(flag: &str) -> bool {
-    flag == "--cluster-cidr" || flag == "--service-cluster-ip-range"
 }
 
 /// Refuses probes and hooks that fail in Coxswain's image: the kubelet would restart the container again and again.

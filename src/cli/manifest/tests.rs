@@ -376,6 +376,11 @@ fn static_pod_flags_and_probes_that_coxswain_does_not_support_are_refused() {
         ),
         ("--controllers=*,", "--controllers=*,deploymnet,", "--controllers: "),
         ("--cluster-cidr=10.244.0.0/16", "--cluster-cidr=10.244.0.0", "--cluster-cidr: "),
+        (
+            "--cluster-name=kubernetes",
+            "--kube-api-content-type=application/yaml",
+            "--kube-api-content-type: ",
+        ),
         ("--leader-elect=true", "--leader-elect-lease-duration=1s", "--leader-elect-lease-duration: "),
         (
             "        path: /healthz\n",
@@ -399,7 +404,14 @@ fn static_pod_flags_and_probes_that_coxswain_does_not_support_are_refused() {
         assert!(refused.to_string().contains(expected), "{expected}: {refused}");
     }
     // Nobody has these files here, and the container may.
-    let judgment = judge(&Manifest::parse(KUBEADM).unwrap().flags);
+    let text = KUBEADM.replace(
+        "--cluster-name=kubernetes",
+        "--tracing-config-file=/nowhere/a\n    - --enable-leader-migration\n    - --leader-migration-config=/nowhere/b\n    - --authentication-kubeconfig=/nowhere/c\n    \
+         - --allow-metric-labels-manifest=/nowhere/d\n    - --pv-recycler-pod-template-filepath-nfs=/nowhere/e\n    - --tls-cert-file=/nowhere/f\n    \
+         - --tls-private-key-file=/nowhere/g",
+    );
+    assert_eq!(text.matches("/nowhere/").count(), 7);
+    let judgment = judge(&Manifest::parse(&text).unwrap().flags);
     assert!(judgment.values.is_empty() && !judgment.files.is_empty(), "{judgment:?}");
 }
 

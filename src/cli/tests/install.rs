@@ -50,7 +50,8 @@ impl Node {
     async fn install(&self, args: &[&str]) -> Ran {
         let manifest = self.manifest();
         let environment = Environment::new(std::sync::Arc::new(ManualClock::new(super::now())), &[]);
-        run(environment, &[&["install", "static-pod", "--from", &manifest][..], args].concat()).await
+        let from = if args.contains(&"--from") { vec![] } else { vec!["--from", manifest.as_str()] };
+        run(environment, &[&["install", "static-pod"][..], &from, args].concat()).await
     }
 }
 
@@ -139,6 +140,49 @@ async fn static_pod_is_refused_where_two_managers_would_run_or_no_way_back_remai
     let ran = node.install(&[&newer[..], &["--backup", &other]].concat()).await;
     assert_eq!(ran.exit, Exit::Done, "{ran:?}");
     assert_eq!(node.files("manifests"), ["below", SAVED]);
+}
+
+/// The source lies elsewhere, and the kubelet's directory has a manager under another name.
+#[tokio::test]
+async fn static_pod_is_refused_next_to_another_manifest_of_a_manager() {
+    let node = Node::new();
+    let (copy, second) = (node.text("kcm.yaml"), node.text("manifests/coxswain.yaml"));
+    write(&copy, KUBEADM);
+    let args = ["--from", &copy, "--image", IMAGE, "--output", &second];
+    // By its program although Coxswain refuses its flag, and by its image.
+    let unknown_flag = KUBEADM.replace("--cluster-name=", "--cluster-nam=");
+    let image_alone = "kind: Pod\nspec:\n  containers:\n  - image: registry.test:5000/coxswain:0.1.0\n";
+    for manager in [KUBEADM, &unknown_flag, image_alone] {
+        write(&node.manifest(), manager);
+        for dry_run in [&[][..], &["--dry-run"]] {
+            let ran = node.install(&[&args[..], dry_run].concat()).await;
+            let expected = format!("/manifests/{SAVED} starts a controller manager");
+            assert!(ran.exit == Exit::Refused && ran.err.contains(&expected), "{ran:?}");
+        }
+        assert_eq!(node.files("manifests"), [SAVED]);
+    }
+    // Kubelets skip hidden files. Other pods are no managers.
+    fs::rename(node.manifest(), node.path("manifests/.saved")).unwrap();
+    write(&node.text("manifests/proxy.yaml"), "kind: Pod\nspec:\n  containers:\n  - image: haproxy:3\n");
+    fs::write(node.path("manifests/other"), [0xff]).unwrap();
+    std::os::unix::fs::symlink("nothing", node.path("manifests/link")).unwrap();
+    let ran = node.install(&args).await;
+    assert!(ran.exit == Exit::Done && ran.out.ends_with("coxswain.yaml written\n"), "{ran:?}");
+    assert_eq!(node.files("manifests"), [".saved", "coxswain.yaml", "link", "other", "proxy.yaml"]);
+}
+
+#[tokio::test]
+async fn static_pod_dry_run_has_the_refusals_of_a_run_and_writes_nothing() {
+    let node = Node::new();
+    let (manifest, second) = (node.manifest(), node.text("manifests/coxswain.yaml"));
+    write(&node.text(SAVED), "kind: Pod\n");
+    for (output, expected) in
+        [(&second, "the kubelet runs every manifest in"), (&manifest, "exists with other content")]
+    {
+        let ran = node.install(&["--image", IMAGE, "--output", output, "--dry-run"]).await;
+        assert!(ran.exit == Exit::Refused && ran.err.contains(expected) && ran.out.is_empty(), "{ran:?}");
+    }
+    assert_eq!((node.files("manifests"), node.read(SAVED)), (vec![SAVED.into()], "kind: Pod\n".into()));
 }
 
 #[tokio::test]

@@ -86,6 +86,26 @@ fn kube_controller_manager_in_a_wrapper_is_named() {
     assert_eq!(words(runner(LEFT)), [("node-2".to_owned(), Ok(vec![LEFT.to_owned()]))]);
     let why = "starts /start.sh, which may start kube-controller-manager".to_owned();
     assert_eq!(words(pod("node-3", &["/start.sh"], &[LEFT])), [("node-3".to_owned(), Err(why))]);
-    let taken_over = pod("node-2", &["/go-runner"], &["/usr/local/bin/coxswain", "--controllers=*"]);
-    assert_eq!(checked(&[left(), taken_over]), Ok(1));
+}
+
+/// The value of a flag is no program, and an argument of a script may be a directory.
+#[test]
+fn program_is_the_first_word_or_an_argument_that_no_flag_takes() {
+    const LEFT: &str = "--controllers=*,-cronjob,-job";
+    const PROGRAM: &str = "kube-controller-manager";
+    let left = || pod("node-1", &[PROGRAM, LEFT], &[]);
+    let coxswain = pod("node-2", &["/usr/bin/coxswain", "--leader-elect-resource-name", PROGRAM], &[]);
+    assert_eq!(checked(&[left(), coxswain]), Ok(1));
+    let terminated = pod("node-2", &["tini", "--", PROGRAM, LEFT], &[]);
+    assert_eq!(checked(&[left(), terminated]), Ok(2));
+    for command in [
+        &["/start.sh", "/var/log/coxswain"][..],
+        &["/go-runner", "/usr/local/bin/coxswain", LEFT],
+        &["/start.sh", "--leader-elect-resource-name", PROGRAM, LEFT],
+        &["/start.sh", "--log-dir=/var/log/kube-controller-manager", LEFT],
+    ] {
+        let why = checked(&[left(), pod("node-2", command, &[])]).unwrap_err();
+        let expected = format!("node-2: starts {}, which may start kube-controller-manager", command[0]);
+        assert!(why.starts_with(&expected), "{command:?}: {why}");
+    }
 }

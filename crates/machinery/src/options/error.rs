@@ -64,6 +64,16 @@ pub enum OptionError {
         /// What would be right.
         allowed: String,
     },
+    /// A file that this process cannot read. Another process, such as that of a container, may be able to.
+    #[error("{flag}: {problem}; allowed: {allowed}")]
+    Unreadable {
+        /// The flag that names the file.
+        flag: String,
+        /// The path and the cause.
+        problem: String,
+        /// The content that the file must have.
+        allowed: String,
+    },
     /// A variable of the environment that the manager can't work with.
     #[error("{variable}: {problem}; allowed: {allowed}")]
     Variable {
@@ -82,13 +92,32 @@ impl OptionError {
         Self::Invalid { flag: format!("--{flag}"), problem: problem.into(), allowed: allowed.into() }
     }
 
+    /// A file that the manager cannot read. `flag` is a name without dashes.
+    pub(super) fn unreadable(flag: &str, problem: impl Into<String>, allowed: impl Into<String>) -> Self {
+        Self::Unreadable { flag: format!("--{flag}"), problem: problem.into(), allowed: allowed.into() }
+    }
+
+    /// A file that the manager cannot read, or whose content it can't work with. `flag` is a name without dashes.
+    pub(super) fn file(
+        flag: &str,
+        path: &str,
+        problem: impl Into<String>,
+        allowed: impl Into<String>,
+    ) -> Self {
+        match std::fs::read(path) {
+            Ok(_) => Self::invalid(flag, problem, allowed),
+            Err(_) => Self::unreadable(flag, problem, allowed),
+        }
+    }
+
     /// The flag that it is about, with its dashes.
     pub fn flag(&self) -> Option<&str> {
         match self {
             Self::UnknownFlag { flag, .. }
             | Self::MissingValue { flag, .. }
             | Self::Value { flag, .. }
-            | Self::Invalid { flag, .. } => Some(flag),
+            | Self::Invalid { flag, .. }
+            | Self::Unreadable { flag, .. } => Some(flag),
             Self::Syntax { .. } | Self::Encoding { .. } | Self::Positional { .. } | Self::Variable { .. } => {
                 None
             }

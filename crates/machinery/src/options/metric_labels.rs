@@ -30,7 +30,7 @@ pub(super) fn complete(flags: &Flags, errors: &mut Vec<OptionError>) -> BTreeMap
         });
         let labels = read.unwrap_or_else(|problem| {
             let allowed = "a YAML file with lines such as \"METRIC,LABEL\": \"VALUE,VALUE\"";
-            errors.push(OptionError::invalid(FILE, format!("read {path:?}: {problem}"), allowed));
+            errors.push(OptionError::file(FILE, path, format!("read {path:?}: {problem}"), allowed));
             None
         });
         (FILE, labels.unwrap_or_default())

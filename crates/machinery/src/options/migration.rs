@@ -108,7 +108,7 @@ impl LeaderMigration {
         match Document::read(path, parse) {
             Ok(migration) => Some(migration),
             Err(problems) => {
-                let error = |problem| OptionError::invalid(FLAG, problem, DOCUMENT.expected());
+                let error = |problem| OptionError::file(FLAG, path, problem, DOCUMENT.expected());
                 errors.extend(problems.into_iter().map(error));
                 None
             }

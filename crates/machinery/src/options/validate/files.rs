@@ -167,7 +167,7 @@ impl Check<'_> {
         match std::fs::read(path) {
             Ok(bytes) => Some(bytes),
             Err(error) => {
-                self.fail(flag, format!("read {path:?}: {error}"), "a file that the manager can read");
+                self.unreadable(flag, path, error);
                 None
             }
         }

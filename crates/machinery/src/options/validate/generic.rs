@@ -108,7 +108,7 @@ impl Check<'_> {
             Ok(_) => return,
             Err(error) => error.to_string(),
         };
-        self.fail(flag, format!("read {path:?}: {problem}"), "a file that the manager can read");
+        self.unreadable(flag, path, problem);
     }
 }
 

@@ -72,6 +72,11 @@ impl<'a> Check<'a> {
         self.errors.push(OptionError::invalid(flag, problem, allowed));
     }
 
+    fn unreadable(&mut self, flag: &str, path: &str, error: impl std::fmt::Display) {
+        let problem = format!("read {path:?}: {error}");
+        self.errors.push(OptionError::unreadable(flag, problem, "a file that the manager can read"));
+    }
+
     fn warn(&mut self, flag: &str, message: impl Into<String>) {
         self.warnings.push(OptionWarning::new(flag, message));
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Check;
 use crate::options::duration::format;
+use crate::options::error::OptionError;
 use crate::options::recycler;
 
 impl Check<'_> {
@@ -85,7 +86,8 @@ impl Check<'_> {
             ("pv-recycler-pod-template-filepath-hostpath", &flags.pv_recycler_pod_template_filepath_hostpath),
         ] {
             if let Err(problem) = recycler::template(path) {
-                self.fail(flag, problem, "a file with a Pod that has a volume");
+                let allowed = "a file with a Pod that has a volume";
+                self.errors.push(OptionError::file(flag, path, problem, allowed));
             }
         }
     }
