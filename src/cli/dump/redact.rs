@@ -42,14 +42,9 @@ fn redact_keys(text: &str) -> String {
         }
         redacted.push_str(REDACTED);
         let end = format!("-----END {label}-----");
-        rest = match block.split_once(&end) {
-            Some((_, after)) => after,
-            // Everything that may be of the key.
-            None => {
-                let of_key = |letter: char| letter.is_ascii_alphanumeric() || "+/=-\\ \n\r".contains(letter);
-                block.trim_start_matches(of_key)
-            }
-        };
+        let of_key = |letter: char| letter.is_ascii_alphanumeric() || "+/=-\\ \n\r".contains(letter);
+        // Without its end everything goes that may belong to the key.
+        rest = block.split_once(&end).map_or_else(|| block.trim_start_matches(of_key), |(_, after)| after);
     }
     redacted + rest
 }

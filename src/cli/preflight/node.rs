@@ -85,10 +85,8 @@ fn listeners(text: &str, address: IpAddr, port: u16) -> Vec<String> {
         IpAddr::V6(address) => address.octets().to_vec(),
     };
     // The kernel prints each word of an address in the byte order of the machine.
-    let wanted: String = octets
-        .chunks_exact(4)
-        .map(|word| format!("{:08X}", u32::from_ne_bytes([word[0], word[1], word[2], word[3]])))
-        .collect();
+    let words = octets.chunks_exact(4).map(|word| [word[0], word[1], word[2], word[3]]);
+    let wanted = words.map(|word| format!("{:08X}", u32::from_ne_bytes(word))).collect::<Vec<_>>().concat();
     let is_in_the_way =
         |bound: &str| address.is_unspecified() || bound == wanted || bound.bytes().all(|digit| digit == b'0');
     let line = |line: &str| {
