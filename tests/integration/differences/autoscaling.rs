@@ -22,7 +22,6 @@ pub(super) const AREA: Area = Area {
             play: forced,
             taken: Taken::Unchanged,
         },
-        Case { id: "requests-without-overhead", prepare: nothing, play: overhead, taken: Taken::Moving },
         Case { id: "answers-of-metrics-apis", prepare: nothing, play: large_answer, taken: Taken::Moving },
     ],
     plane: &[],
@@ -182,39 +181,5 @@ fn forced(scene: Arc<Scene>) -> Played {
         scene.waits("the pod", async || scene.get("Pod", "a").await, Value::Null).await?;
         let reads = async || (scene.sent("get", "nodes") > 0).into();
         scene.sees("GETs of the node", reads, false.into(), true.into()).await
-    })
-}
-
-/// Differs: requests-without-overhead.
-fn overhead(scene: Arc<Scene>) -> Played {
-    Box::pin(async move {
-        let class = scene.own("heavy");
-        let body = json!({ "metadata": { "name": class }, "handler": "heavy", "overhead": { "podFixed": { "cpu": "100m" } } });
-        scene.create("RuntimeClass", body).await;
-        let spec = json!({ "nodeName": "nowhere", "runtimeClassName": class,
-            "resources": { "requests": { "cpu": "100m" } }, "containers": [{ "name": "main", "image": "image:1" }] });
-        let pod = json!({ "metadata": { "name": "a", "labels": { "app": "web" } }, "spec": spec });
-        // Admission hears of the class a moment later.
-        let is_known = async || {
-            let dry = kube::api::PostParams { dry_run: true, ..kube::api::PostParams::default() };
-            let mut probe = pod.clone();
-            probe["apiVersion"] = "v1".into();
-            probe["kind"] = "Pod".into();
-            scene.api("Pod").create(&dry, &crate::harness::object(probe)).await.is_ok().into()
-        };
-        scene.waits("the RuntimeClass is known", is_known, true.into()).await?;
-        scene.create("Pod", pod.clone()).await;
-        scene.ready("a", &["192.0.2.1"]).await;
-        let usage = BTreeMap::from([("cpu".to_owned(), "100m".to_owned())]);
-        let numbers = Numbers { usage, age: -60, ..Numbers::default() };
-        scene.metrics.as_ref().expect("metrics APIs").say(&scene.name, numbers);
-        deployment(&scene, 1, 1).await;
-        let metric = json!({ "type": "Resource", "resource": { "name": "cpu",
-            "target": { "type": "Utilization", "averageUtilization": 90 } } });
-        scale_by(&scene, &metric).await;
-        let utilization = async || {
-            status(&scene).await["currentMetrics"][0]["resource"]["current"]["averageUtilization"].clone()
-        };
-        scene.sees("the utilization", utilization, 50.into(), 100.into()).await
     })
 }

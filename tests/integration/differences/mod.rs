@@ -8,7 +8,6 @@
 //! |---|---|
 //! | [`workloads`], [`network`], [`api`], [`storage`], [`autoscaling`] | objects, Events, metrics and requests |
 //! | [`requests`] | preconditions of writes, which a proxy records |
-//! | [`answers`] | answers of the API server that are refusals, late or damaged |
 //! | [`process`] | flags, logs, metrics, ports and threads |
 
 use std::collections::BTreeMap;
@@ -27,7 +26,6 @@ use crate::harness::{
     Activity, ControlPlane, Manager, MetricsApi, Options, Program, Proxy, turn_beside_another,
 };
 
-mod answers;
 mod api;
 mod autoscaling;
 mod network;
@@ -61,6 +59,8 @@ enum Taken {
     Unchanged,
     /// Coxswain mends it, as the function shows. kube-controller-manager changes nothing when it gets everything back.
     Mended(fn(Arc<Scene>) -> Played),
+    /// The same, but kube-controller-manager writes its own state again.
+    Disputed(fn(Arc<Scene>) -> Played),
     /// Both managers write what they have left to do: the objects change in time.
     Moving,
 }
@@ -215,14 +215,12 @@ async fn play(area: &'static Area) {
 
 async fn play_cases(stage: &Stage, scenes: &[Scene], term: &Term<'_>, program: Program) -> Vec<String> {
     let plays = stage.area.cases.iter().zip(scenes).map(async |(case, scene)| {
-        let began = Instant::now();
         let mut scene = scene.under(program, &term.manager.url);
         scene.recorder.clone_from(&term.recorder);
         scene.since = term.since;
         // A panic of one case leaves the others to be judged.
         let played = tokio::spawn((case.play)(Arc::new(scene))).await;
         let outcome = played.unwrap_or_else(|error| Err(error.to_string()));
-        eprintln!("{} under {program}: {:?}", case.id, began.elapsed());
         outcome.err().map(|error| format!("{}: under {program}: {error}", case.id))
     });
     join_all(plays).await.into_iter().flatten().collect()
@@ -289,7 +287,7 @@ async fn take_over(
 ) -> Vec<String> {
     let cases = || stage.area.cases.iter().cycle();
     let mended = cases().zip(scenes).map(async |(case, scene)| {
-        let Taken::Mended(shown) = &case.taken else { return None };
+        let (Taken::Mended(shown) | Taken::Disputed(shown)) = &case.taken else { return None };
         if program == Program::Go {
             return None;
         }
@@ -304,7 +302,7 @@ async fn take_over(
         let is_kept = match case.taken {
             Taken::Unchanged => true,
             Taken::Mended(_) => program == Program::Go,
-            Taken::Moving => false,
+            Taken::Disputed(_) | Taken::Moving => false,
         };
         if is_kept && was != is {
             let changed: Vec<&String> =

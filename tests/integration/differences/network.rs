@@ -17,15 +17,13 @@ pub(super) const AREA: Area = Area {
             taken: Taken::Unchanged,
         },
         Case { id: "gauges-of-families", prepare: nothing, play: two_families, taken: Taken::Unchanged },
-        Case { id: "sync-duration-fractions", prepare: nothing, play: durations, taken: Taken::Unchanged },
-        Case { id: "skipped-addresses-once", prepare: nothing, play: too_many, taken: Taken::Unchanged },
         Case {
             id: "restored-mirrored-slices",
             prepare: nothing,
             play: no_owner,
             taken: Taken::Mended(has_an_owner),
         },
-        Case { id: "zones-of-mirrored-slices", prepare: nothing, play: zones, taken: Taken::Unchanged },
+        Case { id: "zones-of-mirrored-slices", prepare: nothing, play: zones, taken: Taken::Moving },
     ],
     plane: &["--apiserver-arg=service-cluster-ip-range=10.96.0.0/16,fd00:10:96::/112"],
     args: &[
@@ -139,36 +137,6 @@ fn two_families(scene: Arc<Scene>) -> Played {
             json!(of_families as i64 - counted as i64)
         };
         scene.sees("slices that the gauge lacks", missing, 1.into(), 0.into()).await
-    })
-}
-
-/// Differs: sync-duration-fractions.
-fn durations(scene: Arc<Scene>) -> Played {
-    Box::pin(async move {
-        mirrored(&scene, "web", &["192.0.2.1"]).await?;
-        let name = "endpoint_slice_mirroring_controller_endpoints_sync_duration";
-        let counted = async || (scene.metric(&format!("{name}_count"), "").await > 0.0).into();
-        scene.waits("a sync is counted", counted, true.into()).await?;
-        let positive = async || (scene.metric(&format!("{name}_sum"), "").await > 0.0).into();
-        scene.sees("the sum of the durations is positive", positive, false.into(), true.into()).await
-    })
-}
-
-/// Differs: skipped-addresses-once.
-fn too_many(scene: Arc<Scene>) -> Played {
-    Box::pin(async move {
-        mirrored(&scene, "web", &["192.0.2.1", "192.0.2.2", "192.0.2.3"]).await?;
-        touch(&scene, "web", "one").await?;
-        touch(&scene, "web", "two").await?;
-        let told = async || {
-            let events = scene.events(&scene.name, "web", "TooManyAddressesToMirror").await;
-            let count = |event: &Value| event["count"].as_u64().unwrap_or(1);
-            (events.iter().map(count).sum::<u64>() > 1).into()
-        };
-        let once =
-            async || (!scene.events(&scene.name, "web", "TooManyAddressesToMirror").await.is_empty()).into();
-        scene.waits("an Event", once, true.into()).await?;
-        scene.sees("the Event is repeated", told, true.into(), false.into()).await
     })
 }
 

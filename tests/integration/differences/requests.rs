@@ -13,10 +13,8 @@ pub(super) const AREA: Area = Area {
         Case { id: "pods-by-uid", prepare: nothing, play: stateful_set, taken: Taken::Unchanged },
         Case { id: "unavailable-pods-as-seen", prepare: nothing, play: unavailable, taken: Taken::Unchanged },
         Case { id: "judged-version", prepare: nothing, play: judged, taken: Taken::Unchanged },
-        Case { id: "surplus-pods-as-seen", prepare: nothing, play: surplus, taken: Taken::Unchanged },
         Case { id: "ttl-delete-by-version", prepare: nothing, play: finished_job, taken: Taken::Unchanged },
         Case { id: "ttl-patch-with-uid", prepare: nothing, play: node_annotation, taken: Taken::Unchanged },
-        Case { id: "never-posted", prepare: old_node, play: silent_node, taken: Taken::Moving },
         Case { id: "condition-at-judged-version", prepare: nothing, play: evicted, taken: Taken::Unchanged },
     ],
     plane: &[],
@@ -126,27 +124,6 @@ fn judged(scene: Arc<Scene>) -> Played {
     })
 }
 
-/// Differs: surplus-pods-as-seen.
-fn surplus(scene: Arc<Scene>) -> Played {
-    Box::pin(async move {
-        let mut pod = template("web");
-        pod["spec"]["restartPolicy"] = "Never".into();
-        let spec = json!({ "parallelism": 2, "completions": 2, "template": pod });
-        scene.create("Job", json!({ "metadata": { "name": "web" }, "spec": spec })).await;
-        scene.waits("two pods", async || pod_names(&scene).await.len().into(), 2.into()).await?;
-        let active = async || scene.get("Job", "web").await["status"]["active"].clone();
-        scene.waits("the status", active, 2.into()).await?;
-        let names = pod_names(&scene).await;
-        scene.patch("Job", "web", json!({ "spec": { "parallelism": 1 } })).await;
-        let is_deleted =
-            async || Value::Bool(names.iter().any(|name| is_sent(&scene, "delete", "pods", name)));
-        scene.waits("a delete", is_deleted, true.into()).await?;
-        let name = names.iter().find(|name| is_sent(&scene, "delete", "pods", name)).expect("just seen");
-        let seen = deleted(&scene, "pods", name).await?["version"].clone();
-        compare(&scene, "the delete has a version", &seen, false.into(), true.into())
-    })
-}
-
 /// Differs: ttl-delete-by-version.
 fn finished_job(scene: Arc<Scene>) -> Played {
     Box::pin(async move {
@@ -201,38 +178,5 @@ fn evicted(scene: Arc<Scene>) -> Played {
         let patches = bodies(&scene, &Method::PATCH, &format!("/namespaces/{}/pods/a/status", scene.name));
         let seen = patches.first().map(|body| body["metadata"]["resourceVersion"].is_string());
         compare(&scene, "the condition has a version", &json!(seen), json!(false), json!(true))
-    })
-}
-
-/// A Node that is two hours old, and has posted nothing.
-fn old_node(scene: Arc<Scene>) -> Played {
-    Box::pin(async move {
-        let uid = format!("11111111-2222-3333-5555-{:012}", scene.number);
-        let metadata =
-            json!({ "name": scene.own("old"), "uid": uid, "creationTimestamp": in_seconds(-7200) });
-        scene.store("minions", &json!({ "apiVersion": "v1", "kind": "Node", "metadata": metadata })).await;
-        Ok(())
-    })
-}
-
-/// The status of the condition Ready of a Node.
-async fn ready(scene: &Scene, name: &str) -> Value {
-    let node = scene.get("Node", name).await;
-    let all = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    all.into_iter().find(|each| each["type"] == "Ready").map_or(Value::Null, |ready| ready["status"].clone())
-}
-
-/// Differs: never-posted.
-fn silent_node(scene: Arc<Scene>) -> Played {
-    Box::pin(async move {
-        let name = scene.own("silent");
-        scene.create("Node", json!({ "metadata": { "name": name } })).await;
-        let condition = json!({ "type": "Ready", "status": "True", "lastHeartbeatTime": in_seconds(0) });
-        scene.patch_status("Node", &name, json!({ "conditions": [condition] })).await;
-        scene.waits("a Node that has fallen silent", || ready(&scene, &name), "Unknown".into()).await?;
-        let old = scene.own("old");
-        scene
-            .sees("a Node that has posted nothing", || ready(&scene, &old), "Unknown".into(), Value::Null)
-            .await
     })
 }

@@ -5,32 +5,20 @@ use std::sync::Arc;
 use kube::api::PropagationPolicy::{Background, Foreground};
 use serde_json::{Value, json};
 
-use super::recorder::UNREADABLE;
-use super::scene::{Outcome, Scene, controller};
+use super::scene::{Scene, controller};
 use super::{Area, Case, Played, Taken, nothing};
 use crate::harness::ControlPlane;
 
 pub(super) const AREA: Area = Area {
     cases: &[
-        Case {
-            id: "named-volumes-at-once",
-            prepare: nothing,
-            play: named_volume,
-            taken: Taken::Mended(is_bound),
-        },
-        Case { id: "live-before-data-loss", prepare: nothing, play: lost_claim, taken: Taken::Unchanged },
         Case { id: "classes-read-live", prepare: nothing, play: class, taken: Taken::Unchanged },
         Case { id: "podgroups-read-live", prepare: nothing, play: group, taken: Taken::Unchanged },
-        Case { id: "live-leases", prepare: nothing, play: unreadable_lease, taken: Taken::Unchanged },
         Case {
             id: "finished-pods-get-none",
             prepare: finished_pod,
             play: claims_of_pods,
-            taken: Taken::Unchanged,
+            taken: Taken::Moving,
         },
-        Case { id: "consumers-read-live", prepare: nothing, play: ended_consumer, taken: Taken::Unchanged },
-        Case { id: "inline-csi-volumes", prepare: nothing, play: inline_volume, taken: Taken::Unchanged },
-        Case { id: "live-decisions", prepare: nothing, play: counted_reads, taken: Taken::Unchanged },
         Case {
             id: "claims-of-ended-pods",
             prepare: nothing,
@@ -38,7 +26,6 @@ pub(super) const AREA: Area = Area {
             taken: Taken::Mended(has_no_claim),
         },
         Case { id: "workload-with-job", prepare: deleted_job, play: workloads, taken: Taken::Unchanged },
-        Case { id: "whole-pools", prepare: nothing, play: pool, taken: Taken::Unchanged },
         Case { id: "evidence-read-live", prepare: nothing, play: broken_device, taken: Taken::Unchanged },
         Case {
             id: "extended-resources-of-broken-devices",
@@ -52,7 +39,7 @@ pub(super) const AREA: Area = Area {
         "--controllers=persistentvolume-binder-controller,persistentvolume-protection-controller,\
          persistentvolumeclaim-protection-controller,volumeattributesclass-protection-controller,\
          podgroup-protection-controller,storageversion-garbage-collector-controller,resourceclaim-controller,\
-         selinux-warning-controller,device-taint-eviction-controller,job-controller,\
+         device-taint-eviction-controller,job-controller,\
          resourcepoolstatusrequest-controller",
         "--pvclaimbinder-sync-period=1h",
     ],
@@ -64,53 +51,6 @@ async fn claim(scene: &Scene, name: &str, volume: &str) {
     let spec = json!({ "accessModes": ["ReadWriteOnce"], "storageClassName": "none", "volumeName": volume,
         "resources": { "requests": { "storage": "1Gi" } } });
     scene.create("PersistentVolumeClaim", json!({ "metadata": { "name": name }, "spec": spec })).await;
-}
-
-async fn volume(scene: &Scene, name: &str) {
-    let spec = json!({ "capacity": { "storage": "1Gi" }, "accessModes": ["ReadWriteOnce"], "storageClassName": "none",
-        "persistentVolumeReclaimPolicy": "Retain", "csi": { "driver": "example.com", "volumeHandle": name } });
-    scene.create("PersistentVolume", json!({ "metadata": { "name": name }, "spec": spec })).await;
-}
-
-async fn phase(scene: &Scene, claim: &str) -> Value {
-    scene.get("PersistentVolumeClaim", claim).await["status"]["phase"].clone()
-}
-
-/// A claim that is bound to a volume which was there before.
-async fn bound(scene: &Scene, name: &str) -> Outcome {
-    volume(scene, &scene.own(name)).await;
-    claim(scene, name, &scene.own(name)).await;
-    scene.waits("a bound claim", || phase(scene, name), "Bound".into()).await
-}
-
-/// Differs: named-volumes-at-once.
-fn named_volume(scene: Arc<Scene>) -> Played {
-    Box::pin(async move {
-        claim(&scene, "early", &scene.own("late")).await;
-        bound(&scene, "marker-one").await?;
-        volume(&scene, &scene.own("late")).await;
-        bound(&scene, "marker-two").await?;
-        scene
-            .sees("the claim of a late volume", || phase(&scene, "early"), "Pending".into(), "Bound".into())
-            .await
-    })
-}
-
-fn is_bound(scene: Arc<Scene>) -> Played {
-    Box::pin(async move { scene.waits("the claim", || phase(&scene, "early"), "Bound".into()).await })
-}
-
-/// Differs: live-before-data-loss.
-fn lost_claim(scene: Arc<Scene>) -> Played {
-    Box::pin(async move {
-        bound(&scene, "data").await?;
-        let name = scene.own("data");
-        scene.delete("PersistentVolume", &name, Background).await;
-        scene.patch("PersistentVolume", &name, json!({ "metadata": { "finalizers": null } })).await;
-        scene.waits("the claim is lost", || phase(&scene, "data"), "Lost".into()).await?;
-        let reads = async || (scene.sent("get", "persistentvolumes") > 0).into();
-        scene.sees("GETs of the volume", reads, false.into(), true.into()).await
-    })
 }
 
 /// Lists of a resource that are no beginning of a watch.
@@ -161,43 +101,6 @@ fn group(scene: Arc<Scene>) -> Played {
     })
 }
 
-/// A StorageVersion with an entry for each of these API servers.
-async fn stored_version(scene: &Scene, name: &str, servers: &[&str]) {
-    scene.create("StorageVersion", json!({ "metadata": { "name": name }, "spec": {} })).await;
-    let entries = servers.iter().map(|server| {
-        json!({ "apiServerID": server, "encodingVersion": "v1", "decodableVersions": ["v1"], "servedVersions": ["v1"] })
-    });
-    let entries: Vec<Value> = entries.collect();
-    scene.patch_status("StorageVersion", name, json!({ "storageVersions": entries })).await;
-}
-
-async fn has_entry(scene: &Scene, name: &str, server: &str) -> Value {
-    let version = scene.get("StorageVersion", name).await;
-    let entries = version["status"]["storageVersions"].as_array();
-    entries.is_some_and(|all| all.iter().any(|entry| entry["apiServerID"] == server)).into()
-}
-
-/// Differs: live-leases.
-fn unreadable_lease(scene: Arc<Scene>) -> Played {
-    Box::pin(async move {
-        // The proxy answers each GET of a Lease with this end of its name with 503.
-        let (lives, unreadable) = (scene.own("lives"), scene.own(UNREADABLE));
-        for name in [&lives, &unreadable] {
-            let labels = json!({ "apiserver.kubernetes.io/identity": "kube-apiserver" });
-            let lease = json!({ "metadata": { "name": name, "labels": labels } });
-            scene.create_in("Lease", "kube-system", lease).await;
-        }
-        let [first, marker] = [scene.own("fake.things"), scene.own("marker.things")];
-        stored_version(&scene, &first, &[&lives, &unreadable, "gone"]).await;
-        stored_version(&scene, &marker, &[&lives, "gone"]).await;
-        scene
-            .waits("the entry of a server that is gone", || has_entry(&scene, &marker, "gone"), false.into())
-            .await?;
-        let kept = || has_entry(&scene, &first, &unreadable);
-        scene.sees("the entry whose Lease cannot be read", kept, false.into(), true.into()).await
-    })
-}
-
 fn device_request() -> Value {
     json!({ "devices": { "requests": [{ "name": "gpu", "exactly": { "deviceClassName": "gpu" } }] } })
 }
@@ -234,66 +137,6 @@ fn claims_of_pods(scene: Arc<Scene>) -> Played {
         };
         let (theirs, ours) = (json!(["\"ended\"", "\"waiting\""]), json!(["\"waiting\""]));
         scene.sees("pods with claims", owners, theirs, ours).await
-    })
-}
-
-/// Differs: consumers-read-live.
-fn ended_consumer(scene: Arc<Scene>) -> Played {
-    Box::pin(async move {
-        let finalizers = json!(["resource.kubernetes.io/delete-protection"]);
-        let metadata = json!({ "name": "shared", "finalizers": finalizers });
-        scene.create("ResourceClaim", json!({ "metadata": metadata, "spec": device_request() })).await;
-        let claim = json!({ "name": "a", "resourceClaimName": "shared" });
-        let pod = pod_with_claim(&scene, &scene.own("user"), claim).await;
-        let result =
-            json!({ "request": "gpu", "driver": "gpu.example.com", "pool": "by-hand", "device": "gpu-0" });
-        let user = json!({ "resource": "pods", "name": scene.own("user"), "uid": pod["metadata"]["uid"] });
-        let status = json!({ "allocation": { "devices": { "results": [result] } }, "reservedFor": [user] });
-        scene.patch_status("ResourceClaim", "shared", status).await;
-        scene.delete("Pod", &scene.own("user"), Background).await;
-        let reserved = async || {
-            let claim = scene.get("ResourceClaim", "shared").await;
-            claim["status"]["reservedFor"].as_array().map_or(0, Vec::len).into()
-        };
-        scene.waits("the reservation", reserved, 0.into()).await?;
-        let reads = async || (scene.sent("get", "pods") > 0).into();
-        scene.sees("GETs of the pod", reads, false.into(), true.into()).await
-    })
-}
-
-/// Differs: inline-csi-volumes.
-fn inline_volume(scene: Arc<Scene>) -> Played {
-    Box::pin(async move {
-        let container = json!({ "name": "main", "image": "image:1", "volumeMounts": [{ "name": "disk", "mountPath": "/x" }],
-            "securityContext": { "seLinuxOptions": { "level": "s0:c1" } } });
-        let volume = json!({ "name": "disk", "csi": { "driver": "inline.example.com" } });
-        let spec = json!({ "nodeName": "nowhere", "terminationGracePeriodSeconds": 0, "containers": [container],
-            "volumes": [volume] });
-        scene.create("Pod", json!({ "metadata": { "name": "a" }, "spec": spec })).await;
-        let queue = "name=\"selinux_warning\"";
-        let added = async || (scene.metric("workqueue_adds_total", queue).await > 0.0).into();
-        scene.waits("the pod is looked at", added, true.into()).await?;
-        bound(&scene, "marker").await?;
-        let retries = async || (scene.metric("workqueue_retries_total", queue).await > 0.0).into();
-        scene.sees("retries", retries, true.into(), false.into()).await
-    })
-}
-
-/// Differs: live-decisions.
-fn counted_reads(scene: Arc<Scene>) -> Played {
-    Box::pin(async move {
-        bound(&scene, "data").await?;
-        scene.delete("PersistentVolumeClaim", "data", Background).await;
-        let there = async || scene.get("PersistentVolumeClaim", "data").await;
-        scene.waits("the claim", there, Value::Null).await?;
-        let listed = async || (lists(&scene, "pods", &scene.name) > 0).into();
-        scene.waits("a LIST of the pods that could use the claim", listed, true.into()).await?;
-        let counted = async || {
-            let labels = "controller=\"persistentvolumeclaim-protection-controller\"";
-            (scene.metric("coxswain_live_reads_total", labels).await > 0.0).into()
-        };
-        scene.sees("the reads are counted", counted, false.into(), true.into()).await?;
-        Ok(())
     })
 }
 
@@ -429,29 +272,5 @@ fn workloads(scene: Arc<Scene>) -> Played {
             json!(jobs)
         };
         scene.sees("Jobs with a Workload", jobs, json!(["deleted", "marker"]), json!(["marker"])).await
-    })
-}
-
-async fn is_answered(scene: &Scene, name: &str) -> Value {
-    let request = scene.get("ResourcePoolStatusRequest", &scene.own(name)).await;
-    request["status"].is_object().into()
-}
-
-/// Differs: whole-pools.
-fn pool(scene: Arc<Scene>) -> Played {
-    Box::pin(async move {
-        for (name, slices) in [("whole", 1), ("partial", 2)] {
-            let name = scene.own(name);
-            let pool = json!({ "name": "gpus", "generation": 1, "resourceSliceCount": slices });
-            let spec =
-                json!({ "driver": name, "pool": pool, "allNodes": true, "devices": [{ "name": "gpu-0" }] });
-            scene.create("ResourceSlice", json!({ "metadata": { "name": name }, "spec": spec })).await;
-            let request = json!({ "metadata": { "name": name }, "spec": { "driver": name } });
-            scene.create("ResourcePoolStatusRequest", request).await;
-        }
-        scene.waits("the answer about a whole pool", || is_answered(&scene, "whole"), true.into()).await?;
-        scene
-            .sees("the answer about a part", || is_answered(&scene, "partial"), true.into(), false.into())
-            .await
     })
 }

@@ -16,7 +16,7 @@ pub(super) const AREA: Area = Area {
             id: "long-statefulset-names",
             prepare: nothing,
             play: long_stateful_set,
-            taken: Taken::Mended(has_a_pod),
+            taken: Taken::Disputed(has_a_pod),
         },
         Case {
             id: "long-daemonset-names",
@@ -30,8 +30,6 @@ pub(super) const AREA: Area = Area {
             play: wrong_note,
             taken: Taken::Mended(rolls_out),
         },
-        Case { id: "revision-is-no-number", prepare: nothing, play: odd_revision, taken: Taken::Unchanged },
-        Case { id: "one-write-per-object", prepare: nothing, play: rolled_back, taken: Taken::Unchanged },
         Case {
             id: "recreate-after-ended-pods",
             prepare: nothing,
@@ -53,23 +51,10 @@ pub(super) const AREA: Area = Area {
             taken: Taken::Unchanged,
         },
         Case {
-            id: "target-growth",
-            prepare: nothing,
-            play: target_grows,
-            taken: Taken::Mended(follows_the_target),
-        },
-        Case {
             id: "failed-budgets-retried",
             prepare: nothing,
             play: late_controller,
             taken: Taken::Mended(opens),
-        },
-        Case { id: "terminating-namespace", prepare: nothing, play: terminating, taken: Taken::Moving },
-        Case {
-            id: "pods-of-deleted-nodes",
-            prepare: nothing,
-            play: deleted_node,
-            taken: Taken::Mended(has_no_pod),
         },
         Case { id: "claims-with-owner", prepare: nothing, play: owned_claim, taken: Taken::Unchanged },
         Case {
@@ -121,10 +106,6 @@ async fn pods(scene: &Scene, app: &str) -> Value {
 
 fn has_a_pod(scene: Arc<Scene>) -> Played {
     Box::pin(async move { scene.waits("a pod", || pods(&scene, "web"), 1.into()).await })
-}
-
-fn has_no_pod(scene: Arc<Scene>) -> Played {
-    Box::pin(async move { scene.waits("no pod", || pods(&scene, "web"), 0.into()).await })
 }
 
 /// Differs: long-statefulset-names.
@@ -214,29 +195,6 @@ fn rolls_out(scene: Arc<Scene>) -> Played {
     Box::pin(async move {
         let both = json!(["image:1", "image:2"]);
         scene.waits("the rollout that kube-controller-manager left", || images(&scene), both).await
-    })
-}
-
-/// Differs: revision-is-no-number.
-fn odd_revision(scene: Arc<Scene>) -> Played {
-    Box::pin(async move {
-        deployment(&scene, 0).await;
-        scene.waits("a ReplicaSet", || images(&scene), json!(["image:1"])).await?;
-        let first = replica_sets(&scene).await.remove(0).1["creationTimestamp"].clone();
-        // Times of objects have seconds.
-        let is_later = async || Value::Bool(in_seconds(0).as_str() > first.as_str().unwrap_or_default());
-        scene.waits("the next second", is_later, true.into()).await?;
-        set_image(&scene, "image:2").await;
-        scene.waits("a second ReplicaSet", || images(&scene), json!(["image:1", "image:2"])).await?;
-        set_image(&scene, "image:3").await;
-        scene.waits("a third", || images(&scene), json!(["image:1", "image:2", "image:3"])).await?;
-        let sets = replica_sets(&scene).await;
-        let name = sets[1].1["name"].as_str().expect("a name");
-        let revision = json!({ "deployment.kubernetes.io/revision": "x" });
-        scene.patch("ReplicaSet", name, json!({ "metadata": { "annotations": revision } })).await;
-        scene.patch("Deployment", "web", json!({ "spec": { "revisionHistoryLimit": 1 } })).await;
-        let (theirs, ours) = (json!(["image:2", "image:3"]), json!(["image:1", "image:3"]));
-        scene.sees("the history", || images(&scene), theirs, ours).await
     })
 }
 
@@ -353,32 +311,6 @@ async fn marker_budget(scene: &Scene) -> super::Outcome {
     scene.waits("the status of another budget", look, 1.into()).await
 }
 
-/// Differs: target-growth.
-fn target_grows(scene: Arc<Scene>) -> Played {
-    Box::pin(async move {
-        let pod = template("web", "image:1");
-        let spec = json!({ "replicas": 2, "selector": { "app": "web" }, "template": pod });
-        let target = scene
-            .create("ReplicationController", json!({ "metadata": { "name": "web" }, "spec": spec }))
-            .await;
-        let owners = controller("v1", "ReplicationController", "web", &target["metadata"]["uid"]);
-        scene.pod("a", json!({ "app": "web" }), owners).await;
-        budget(&scene, "web", "web", json!({ "minAvailable": "50%" })).await;
-        let expected = async || budget_status(&scene, "web").await["expectedPods"].clone();
-        scene.waits("the size of the target", expected, 2.into()).await?;
-        scene.patch("ReplicationController", "web", json!({ "spec": { "replicas": 6 } })).await;
-        marker_budget(&scene).await?;
-        scene.sees("the larger size", expected, 2.into(), 6.into()).await
-    })
-}
-
-fn follows_the_target(scene: Arc<Scene>) -> Played {
-    Box::pin(async move {
-        let expected = async || budget_status(&scene, "web").await["expectedPods"].clone();
-        scene.waits("the larger size", expected, 6.into()).await
-    })
-}
-
 async fn allowed(scene: &Scene) -> Value {
     budget_status(scene, "web").await["disruptionsAllowed"].clone()
 }
@@ -409,54 +341,6 @@ fn late_controller(scene: Arc<Scene>) -> Played {
 
 fn opens(scene: Arc<Scene>) -> Played {
     Box::pin(async move { scene.waits("allowed disruptions", || allowed(&scene), 1.into()).await })
-}
-
-/// The observed generation and the ready replicas of a ReplicaSet.
-async fn ready_replicas(scene: &Scene, name: &str) -> Value {
-    let status = scene.get("ReplicaSet", name).await["status"].clone();
-    json!([status["observedGeneration"], status["readyReplicas"]])
-}
-
-/// Differs: terminating-namespace.
-fn terminating(scene: Arc<Scene>) -> Played {
-    Box::pin(async move {
-        for name in ["web", "other"] {
-            let spec =
-                json!({ "replicas": 1, "selector": selector(name), "template": template(name, "image:1") });
-            scene.create("ReplicaSet", json!({ "metadata": { "name": name }, "spec": spec })).await;
-            scene.waits("a pod", || pods(&scene, name), 1.into()).await?;
-        }
-        scene.delete("Namespace", &scene.name, Background).await;
-        scene.patch("ReplicaSet", "web", json!({ "spec": { "replicas": 3 } })).await;
-        scene.waits("the refused creates", || ready_replicas(&scene, "web"), json!([2, null])).await?;
-        for app in ["web", "other"] {
-            let own = scene.list("Pod").await.into_iter().find(|pod| pod["metadata"]["labels"]["app"] == app);
-            let own = own.expect("a pod");
-            scene.ready(own["metadata"]["name"].as_str().expect("a name"), &["192.0.2.1"]).await;
-        }
-        scene.waits("the status of another", || ready_replicas(&scene, "other"), json!([1, 1])).await?;
-        scene.sees("the status", || ready_replicas(&scene, "web"), json!([2, null]), json!([2, 1])).await
-    })
-}
-
-/// Differs: pods-of-deleted-nodes.
-fn deleted_node(scene: Arc<Scene>) -> Played {
-    Box::pin(async move {
-        let (gone, kept) = (scene.own("gone"), scene.own("kept"));
-        node(&scene, &gone, &gone).await;
-        node(&scene, &kept, &kept).await;
-        daemon_set(&scene, "web", "web", &gone).await;
-        scene.waits("a pod", || pods(&scene, "web"), 1.into()).await?;
-        let look = async || {
-            let wanted = scene.get("DaemonSet", "web").await["status"]["desiredNumberScheduled"].clone();
-            json!([pods(&scene, "web").await, wanted])
-        };
-        scene.waits("the status", look, json!([1, 1])).await?;
-        scene.delete("Node", &gone, Background).await;
-        daemon_set(&scene, "marker", "marker", &kept).await;
-        scene.waits("a pod of another DaemonSet", || pods(&scene, "marker"), 1.into()).await?;
-        scene.sees("the pod of the deleted node", look, json!([1, 1]), json!([0, 0])).await
-    })
 }
 
 /// Differs: claims-with-owner.
@@ -526,48 +410,9 @@ fn permitted_token(scene: Arc<Scene>) -> Played {
     })
 }
 
-/// Differs: one-write-per-object.
-fn rolled_back(scene: Arc<Scene>) -> Played {
-    Box::pin(async move {
-        let strategy = json!({ "rollingUpdate": { "maxSurge": 1, "maxUnavailable": 0 } });
-        let spec = json!({ "replicas": 1, "strategy": strategy, "selector": selector("web"), "template": template("web", "image:1") });
-        scene.create("Deployment", json!({ "metadata": { "name": "web" }, "spec": spec })).await;
-        scene.waits("a pod", || pods(&scene, "web"), 1.into()).await?;
-        set_image(&scene, "image:2").await;
-        // Neither pod runs; the first is not needed any longer.
-        scene.waits("the new pod", async || has_image(&scene, "image:2").await, true.into()).await?;
-        let first = replica_sets(&scene).await.remove(0).1["name"].clone();
-        scene.patch("Deployment", "web", json!({ "spec": { "replicas": 2 } })).await;
-        scene.waits("the larger size", async || is_observed(&scene).await.into(), true.into()).await?;
-        let name = first.as_str().expect("a name");
-        let before = updates(&scene, name);
-        set_image(&scene, "image:1").await;
-        let revision = async || {
-            let set = scene.get("ReplicaSet", name).await;
-            let revision = &set["metadata"]["annotations"]["deployment.kubernetes.io/revision"];
-            Value::Bool(revision == "3" && set["spec"]["replicas"].as_u64().unwrap_or(0) > 0)
-        };
-        scene.waits("the rollback", revision, true.into()).await?;
-        let several = async || (updates(&scene, name) - before > 1).into();
-        scene.sees("several updates of the ReplicaSet", several, true.into(), false.into()).await
-    })
-}
-
 async fn has_image(scene: &Scene, image: &str) -> Value {
     let pods = scene.list("Pod").await;
     pods.iter().any(|pod| pod["spec"]["containers"][0]["image"] == image).into()
-}
-
-/// The updates of a ReplicaSet by the manager.
-fn updates(scene: &Scene, name: &str) -> usize {
-    let all = scene.requests();
-    let own = all.iter().filter(|event| {
-        event.verb == "update"
-            && event.resource() == "replicasets"
-            && event.object_ref.name == name
-            && event.succeeded()
-    });
-    own.count()
 }
 
 /// Assigns a pod to a node, as a scheduler does.

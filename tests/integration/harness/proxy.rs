@@ -11,9 +11,7 @@ use anyhow::bail;
 use bytes::{Buf, Bytes, BytesMut};
 use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt, stream};
-use http::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER, TRANSFER_ENCODING,
-};
+use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -96,8 +94,6 @@ pub(crate) enum Fate {
     Lost,
     /// It is answered with this status instead.
     Refused(StatusCode),
-    /// It goes on and is carried out, but is answered with this status and a second to wait.
-    Hidden(StatusCode),
 }
 
 /// A running proxy; it ends when this is dropped.
@@ -145,7 +141,7 @@ impl Upstream {
         let mut body = body.collect().await?.to_bytes();
         let fate = self.tamper.fate(&head.method, &head.uri).await;
         match fate {
-            Fate::Passes | Fate::LosesAnswer | Fate::Hidden(_) => {}
+            Fate::Passes | Fate::LosesAnswer => {}
             Fate::Lost => bail!("the request is lost"),
             Fate::Refused(status) => return Ok(refused(status)),
         }
@@ -165,12 +161,6 @@ impl Upstream {
         if fate == Fate::LosesAnswer {
             body.collect().await?;
             bail!("the answer is lost");
-        }
-        if let Fate::Hidden(status) = fate {
-            body.collect().await?;
-            let mut hidden = refused(status);
-            hidden.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-            return Ok(hidden);
         }
 
         let tampered = if is_json(&answer.headers) && answer.status.is_success() {
