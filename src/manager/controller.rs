@@ -274,8 +274,15 @@ async fn run_once(
         controller.set(Phase::Stopping);
     }
     *controller.running.write() = Parts::default();
-    let is_unwanted = matches!(ended, RunEnd::Unwanted);
-    let stop = instance.stop(grace, wanted_again(is_unwanted, wishes, shutdown)).await;
+    let cut_off = async {
+        match ended {
+            // What is under way rests on objects that never were. The next instance must not wait for it, either.
+            RunEnd::Outdated => {}
+            RunEnd::Unwanted => wanted_again(wishes, shutdown).await,
+            RunEnd::Skipped | RunEnd::Failed => std::future::pending().await,
+        }
+    };
+    let stop = instance.stop(grace, cut_off).await;
     tracing::info!(controller = name, "Controller stopped");
     (ended, stop)
 }
@@ -284,9 +291,9 @@ async fn run_once(
 const LONGEST_GRACE: Duration = Duration::from_secs(30);
 
 /// Returns when an order wants a controller again that an order has stopped, after [`LONGEST_GRACE`] at the earliest: reconciles that hang
-/// must not keep it from starting. Never returns at the end of the term, or if the controller has failed.
-async fn wanted_again(is_unwanted: bool, wishes: &mut latest::Receiver<Wish>, shutdown: &CancellationToken) {
-    if is_unwanted && !shutdown.is_cancelled() {
+/// must not keep it from starting. Never returns at the end of the term.
+async fn wanted_again(wishes: &mut latest::Receiver<Wish>, shutdown: &CancellationToken) {
+    if !shutdown.is_cancelled() {
         tokio::select! {
             biased;
             () = shutdown.cancelled() => {}

@@ -93,12 +93,11 @@ impl<'a> Destination<'a> {
                 self.source.display(),
             ));
         }
-        let backup = match existing {
-            Some(existing) => self.keep(existing, &directory, is_source)?,
-            None => {
-                refuse_second(self.output, &directory)?;
-                None
-            }
+        let backup = if let Some(existing) = existing {
+            self.keep(existing, &directory, is_source)?
+        } else {
+            refuse_second(self.output, &directory)?;
+            None
         };
         Ok(Plan { output: self.output, text: Some(text), backup })
     }

@@ -17,7 +17,7 @@ use coxswain_controllers::registry::REGISTRY;
 use coxswain_machinery::api::kinds::PODS;
 use coxswain_machinery::framework::{
     BuildError, Built, DefaultState, Descriptor, Loop, LoopSettings, Observation, ObserveError, Phase, Read,
-    Reads, Room, RoomAdapter, Stop,
+    Reads, Room, RoomAdapter, RunningLoop, Stop,
 };
 use coxswain_machinery::model::clock::SystemClock;
 use coxswain_machinery::model::live_reads::TEST_READ;
@@ -326,4 +326,36 @@ async fn controller_is_built_again_after_a_restore_of_etcd() {
     assert_eq!(controller.restarts(), 0, "none of it is a failure");
     stop.cancel();
     tasks.join_all().await;
+}
+
+/// Its reconcile rests on caches of before, and the next instance must not wait for it.
+#[tokio::test(start_paused = true)]
+async fn reconcile_under_way_is_aborted_after_a_restore_of_etcd() {
+    for grace in [None, Some(Duration::from_mins(10))] {
+        // It takes connections and never answers.
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let manager = Box::pin(manager_of(&format!("http://{}", server.local_addr().unwrap()))).await;
+        let (controller, tasks, stop) = lead_under(&manager, &WAITING, grace);
+        let mut phases = controller.phases();
+        phases.wait_for(|phase| *phase == Phase::Running).await.unwrap();
+        while controller.loops().iter().all(|work| !work.queue().is_empty() || work.stats().syncs() > 0) {
+            tokio::task::yield_now().await;
+        }
+        let first = controller.loops();
+        let is_new = |work: &RunningLoop| !std::ptr::eq(work.queue(), first[0].queue());
+        assert!(manager.runtime.informers.epochs().present().compare(&"pods", 7, 6).is_some());
+        let rebuilt = async {
+            while !controller.loops().iter().any(is_new) {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        assert!(
+            timeout(Duration::from_secs(1), rebuilt).await.is_ok(),
+            "{grace:?}: {:?}",
+            controller.phase()
+        );
+        stop.cancel();
+        // The second instance waits for an answer as well.
+        drop(tasks);
+    }
 }

@@ -15,7 +15,7 @@ use crate::api::coordination::Lease;
 use crate::api::kinds::LEASES;
 use crate::api::meta::ObjectMeta;
 use crate::client::ApiError;
-use crate::informer::{Epoch, Epochs};
+use crate::informer::{CONFIRM_AFTER, Epoch, Epochs};
 use crate::latest;
 use crate::model::clock::SharedClock;
 use crate::serve::HealthCheck;
@@ -287,7 +287,7 @@ impl<L: LeaseApi> Elector<L> {
                     return Ok(());
                 }
                 // A renewal that the stop cut short may have been carried out all the same.
-                Err(error) if error.is_conflict() => match self.lock.get().await? {
+                Err(error) if error.is_conflict() => match self.read().await? {
                     Some(found) if found.record.holder == self.identity => held = found,
                     Some(found) => {
                         self.observe(found);
@@ -343,7 +343,7 @@ impl<L: LeaseApi> Elector<L> {
             }
         }
         let before = self.last_version();
-        let Some(found) = self.lock.get().await? else {
+        let Some(found) = self.read().await? else {
             if self.coordinated {
                 self.seen.lock().observed = None;
                 return Ok(false);
@@ -351,7 +351,7 @@ impl<L: LeaseApi> Elector<L> {
             let record = Record::next(None, &self.identity, duration, self.clock.now());
             return match self.lock.create(&record).await {
                 Ok(observed) => {
-                    Self::notice_restore(&before, &observed);
+                    let _found = self.notice_restore(&before, observed.clone()).await?;
                     self.observe_ours(observed, asked);
                     Ok(true)
                 }
@@ -360,7 +360,6 @@ impl<L: LeaseApi> Elector<L> {
                 Err(error) => Err(error),
             };
         };
-        Self::notice_restore(&before, &found);
         self.observe(found.clone());
         if !self.may_take(&found) {
             return Ok(false);
@@ -382,11 +381,31 @@ impl<L: LeaseApi> Elector<L> {
         (seen.observed.as_ref().map_or(0, |observed| observed.version), seen.epoch.clone())
     }
 
-    /// Compares the answer to a request that was sent when the version `before` was known.
-    fn notice_restore((before, epoch): &(u64, Epoch), answer: &ObservedLease) {
-        if answer.version > 0 {
-            let _begun = epoch.compare(&LEASES, *before, answer.version);
+    /// Reads the Lease from etcd, and ends the epoch if its version went back.
+    async fn read(&self) -> Result<Option<ObservedLease>, ApiError> {
+        let before = self.last_version();
+        match self.lock.get().await? {
+            Some(found) => self.notice_restore(&before, found).await.map(Some),
+            None => Ok(None),
         }
+    }
+
+    /// Compares `first`, the answer to a request that was sent when the version `before` was known. Reads again if it is older, and
+    /// ends the epoch if that answer is older, too. Returns the last answer. If the second read fails, nothing was observed: the next
+    /// try compares with the same version.
+    async fn notice_restore(
+        &self,
+        (before, epoch): &(u64, Epoch),
+        first: ObservedLease,
+    ) -> Result<ObservedLease, ApiError> {
+        if !epoch.suspects(*before, first.version) {
+            return Ok(first);
+        }
+        // A renew deadline may be shorter than the usual delay.
+        sleep(CONFIRM_AFTER.min(self.timing.retry)).await;
+        let Some(second) = self.lock.get().await? else { return Ok(first) };
+        let _begun = epoch.compare(&LEASES, *before, second.version);
+        Ok(second)
     }
 
     /// Whether the Lease, as it was `found` just now, may be taken or renewed.

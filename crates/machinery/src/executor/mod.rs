@@ -24,6 +24,7 @@ pub use finish::{FinishError, Finisher, Finishers};
 
 use crate::api::{AnyObject, Kind};
 use crate::client::{ApiClient, ApiError};
+use crate::informer::Epoch;
 use crate::model::Key;
 use crate::model::plan::{EventSpec, Failure, Write};
 use crate::wire::{Str, Uid};
@@ -69,6 +70,7 @@ pub struct Executor {
     finishers: Finishers,
     budgets: Arc<Budgets>,
     writes: Option<Arc<dyn ObserveWrites>>,
+    epoch: Epoch,
 }
 
 /// What a plan did.
@@ -179,6 +181,12 @@ pub enum ExecuteError {
         /// What went wrong.
         why: String,
     },
+    /// The write was not sent, because the epoch of its plan is over.
+    #[error("{what}: etcd was restored")]
+    Outdated {
+        /// The step.
+        what: String,
+    },
     /// A write can't be put together: its object is malformed, or what would finish it is missing.
     #[error("{what}: {why}")]
     Unfit {
@@ -190,9 +198,15 @@ pub enum ExecuteError {
 }
 
 impl ExecuteError {
-    /// Whether a stop of the controller or the end of its term canceled the request: that is not a failure of the object.
+    /// Whether a stop of the controller, the end of its term or a restore of etcd canceled the request: that is not a failure of the object.
     pub(crate) fn is_canceled(&self) -> bool {
-        matches!(self, Self::Api(error) if error.is_writes_stopped())
+        match self {
+            Self::Api(error) => error.is_writes_stopped(),
+            Self::Outdated { .. } => true,
+            Self::Changed { .. } | Self::Unfinished { .. } | Self::Unprepared { .. } | Self::Unfit { .. } => {
+                false
+            }
+        }
     }
 
     /// Whether another try makes sense. All of them do, at growing intervals: what the server refuses today a changed
@@ -202,7 +216,10 @@ impl ExecuteError {
         match self {
             Self::Unfit { .. } => false,
             Self::Api(error) => !error.is_namespace_terminating(),
-            Self::Changed { .. } | Self::Unfinished { .. } | Self::Unprepared { .. } => true,
+            Self::Changed { .. }
+            | Self::Unfinished { .. }
+            | Self::Unprepared { .. }
+            | Self::Outdated { .. } => true,
         }
     }
 
@@ -210,9 +227,11 @@ impl ExecuteError {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Api(error) => error.retry_after(),
-            Self::Changed { .. } | Self::Unfinished { .. } | Self::Unprepared { .. } | Self::Unfit { .. } => {
-                None
-            }
+            Self::Changed { .. }
+            | Self::Unfinished { .. }
+            | Self::Unprepared { .. }
+            | Self::Outdated { .. }
+            | Self::Unfit { .. } => None,
         }
     }
 
@@ -220,6 +239,7 @@ impl ExecuteError {
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Api(error) => error.code() != 0 && error.code() != 429 && error.code() < 500,
+            Self::Outdated { .. } => false,
             Self::Changed { .. } | Self::Unfinished { .. } | Self::Unprepared { .. } | Self::Unfit { .. } => {
                 true
             }
@@ -230,7 +250,14 @@ impl ExecuteError {
 impl Executor {
     /// An executor that writes through `client`.
     pub fn new(client: ApiClient, events: Arc<dyn Events>) -> Self {
-        Self { client, events, finishers: Finishers::default(), budgets: Arc::default(), writes: None }
+        Self {
+            client,
+            events,
+            finishers: Finishers::default(),
+            budgets: Arc::default(),
+            writes: None,
+            epoch: Epoch::default(),
+        }
     }
 
     /// The same, with these to finish objects.
@@ -245,5 +272,11 @@ impl Executor {
     pub fn observed_by(mut self, writes: Arc<dyn ObserveWrites>) -> Self {
         self.writes = Some(writes);
         self
+    }
+
+    /// The same, sending no write after the end of this epoch.
+    #[must_use]
+    pub fn in_epoch(self, epoch: Epoch) -> Self {
+        Self { epoch, ..self }
     }
 }

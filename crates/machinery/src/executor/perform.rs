@@ -160,6 +160,12 @@ impl Executor {
             return Settled::withheld(at, write);
         }
         let what = write.to_string();
+        if self.epoch.is_over() {
+            let error = ExecuteError::Outdated { what };
+            let result = ActionResult::Failed(error.to_string());
+            let end = ActionEnd { result, code: None, key: None };
+            return Settled::failed(at, end, Some(Problem::Canceled(error)), write.keep_going, write.item);
+        }
         let asked = Instant::now();
         let outcome = self.send(&write, &round.last).await;
         self.tell(&write, &what, &outcome, asked);

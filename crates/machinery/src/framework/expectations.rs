@@ -266,13 +266,15 @@ impl Drop for Intent<'_> {
 }
 
 impl Pending {
-    /// Forgets all answers. What has none is kept.
+    /// Forgets all answers. What has none is kept until it is decided, or the key's object is absent from any later cache: versions of
+    /// before the restore do not count.
     fn forget_answers(&mut self) {
         self.keys.retain(|_, expected| {
-            expected.object_version = None;
+            expected.object_version = expected.object_version.map(|_| 0);
             expected.awaited.clear();
             !expected.unanswered.is_empty()
         });
+        self.swept = 0;
     }
 
     /// Forgets what nobody will ask for: keys that had no object of their own, or lost it, and are not queued again. Costs

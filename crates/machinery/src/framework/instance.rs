@@ -345,6 +345,7 @@ impl Instance {
             let writes = WritesOf { controller: descriptor.name, report: Arc::clone(report) };
             executor = executor.observed_by(Arc::new(writes));
         }
+        let executor = executor.in_epoch(epoch.clone());
 
         let mut handles = handles.into_inner();
         let mut instance = Self {
@@ -549,11 +550,15 @@ impl Instance {
             () = cut_off => Stop::Aborted,
         };
         if stop == Stop::Aborted {
-            tracing::warn!(
-                controller = self.name,
-                ?grace,
-                "Reconciles did not finish in time; aborting them"
-            );
+            if self.epoch.is_over() {
+                tracing::info!(controller = self.name, "Aborting reconciles: etcd was restored");
+            } else {
+                tracing::warn!(
+                    controller = self.name,
+                    ?grace,
+                    "Reconciles did not finish in time; aborting them"
+                );
+            }
             self.tasks.shutdown().await;
         }
         // Before the informers: what they hold is freed with the last that looks into it.

@@ -678,6 +678,7 @@ fn failed(error: &ExecuteError, requeue_after: Option<Duration>) -> Outcome {
         ExecuteError::Api(error) => {
             error.is_conflict() || error.is_namespace_terminating() || error.is_writes_stopped()
         }
+        ExecuteError::Outdated { .. } => true,
         _ => false,
     };
     let (retry, refused) = (error.is_retriable(), error.is_refusal());

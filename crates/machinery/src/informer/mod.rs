@@ -26,7 +26,7 @@ mod fixture;
 mod tests;
 
 pub use deliveries::{Covered, Deliveries};
-pub use epochs::{Epoch, Epochs};
+pub use epochs::{CONFIRM_AFTER, Epoch, Epochs};
 pub use list_watch::ListWatch;
 pub(crate) use reflector::Frames;
 pub use set::{

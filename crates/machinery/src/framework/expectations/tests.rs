@@ -389,3 +389,23 @@ async fn write_that_is_answered_after_a_restore_is_looked_up() {
     after.store.upsert(&pod("a", "956", false));
     assert!(after.is_ready());
 }
+
+#[tokio::test(start_paused = true)]
+async fn key_whose_object_a_restore_has_undone_expects_nothing() {
+    let epochs = Epochs::register(&Registry::new()).unwrap();
+    let bench = Bench::new();
+    let bench = Bench { caches: bench.caches.in_epoch(epochs.present()), ..bench };
+    let keys: Vec<Key> = (0..=2 * SWEEP_FLOOR).map(|at| Key::new("ns", at.to_string())).collect();
+    bench.store.replace(keys.iter().map(|key| pod(&key.name, "900", false)).collect(), "1000");
+    for key in &keys {
+        drop(bench.begin(key, &["a"]));
+    }
+    let _epoch = epochs.present().compare(&"pods", 1000, 800).unwrap();
+    let after = after_restore(&bench, &epochs);
+    assert_eq!(after.unanswered(&keys[0]).place, Key::new("ns", "a"), "an empty cache says nothing");
+    after.store.replace(vec![pod("0", "700", false)], "805");
+    assert_eq!(after.unanswered(&keys[0]).place, Key::new("ns", "a"));
+    assert!(keys[1..].iter().all(|key| after.check(key) == Readiness::Ready));
+    after.write(&[effect("a", WriteEffect::Stored("806".into()))]);
+    assert_eq!(after.expectations.len(), 2, "those of keys that are gone are forgotten");
+}

@@ -201,6 +201,11 @@ impl State {
         Self { spread, ..self }
     }
 
+    /// From here on, lists are consistent reads: what was asked for before may come from an older cache.
+    pub(super) fn require_newest(&mut self) {
+        self.newest = true;
+    }
+
     /// Where a watch goes on.
     pub(super) fn position(&self) -> &Str {
         &self.position

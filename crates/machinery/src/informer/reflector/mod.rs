@@ -32,7 +32,7 @@ use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{Instrument, Span};
 
-use super::epochs::Epoch;
+use super::epochs::{CONFIRM_AFTER, Epoch};
 use super::list_watch::ListWatch;
 use super::metrics::KindMetrics;
 use super::set::WatchTiming;
@@ -114,6 +114,8 @@ struct Failure {
 /// Within this time the watches of metadata come back after an outage. There may be one for each of hundreds of custom resources, and they
 /// follow the watches that workloads and nodes depend on.
 const SPREAD_OF_METADATA: Duration = Duration::from_secs(2);
+/// Reads that are tried to confirm that a list is older than the cache.
+const CONFIRMATIONS: u32 = 30;
 /// When an epoch ends, controllers drop their informers and start new ones. Informers that are still held after this time list again.
 const RELIST_AFTER: Duration = Duration::from_secs(2);
 
@@ -145,7 +147,7 @@ impl Reflector {
                 let committed = matches!(effect, StoreEffect::Commit(_));
                 if let StoreEffect::Commit(version) = &effect {
                     if listed_in == Some(epoch.number())
-                        && let Some(begun) = self.notice(&epoch, version)
+                        && let Some(begun) = self.notice(&epoch, version).await
                     {
                         over = Box::pin(relist(begun.clone()));
                         epoch = begun;
@@ -167,6 +169,7 @@ impl Reflector {
                 biased;
                 () = &mut over => {
                     epoch = epoch.present();
+                    state.require_newest();
                     over = Box::pin(relist(epoch.clone()));
                     Err(failure(Cause::Expired, "etcd was restored".to_owned()))
                 }
@@ -184,11 +187,37 @@ impl Reflector {
 
     /// Ends the epoch if a list is older than what the store has shown. The first list may come from the cache of an API server; all later
     /// ones are consistent reads ([`State::new`]). Aggregated API servers may keep versions of their own, so built-in kinds count alone.
-    fn notice(&self, epoch: &Epoch, version: &str) -> Option<Epoch> {
+    /// A second read confirms it.
+    async fn notice(&self, epoch: &Epoch, version: &str) -> Option<Epoch> {
         let before = self.store.resource_version().parse().ok()?;
         let after = version.parse().ok()?;
         let is_built_in = !self.kind.metadata_only && kinds::ALL.contains(&self.kind);
-        if is_built_in { epoch.compare(self.kind, before, after) } else { None }
+        if !is_built_in {
+            return None;
+        }
+        for _ in 0..CONFIRMATIONS {
+            if !epoch.suspects(before, after) {
+                return None;
+            }
+            sleep(CONFIRM_AFTER).await;
+            let query = ListQuery {
+                field_selector: self.field_selector.clone(),
+                label_selector: self.label_selector.clone(),
+                limit: Some(1),
+                ..ListQuery::default()
+            };
+            match within(ANSWER_WITHIN, self.source.list(self.kind, query), Cause::Lost).await {
+                Ok(page) => return epoch.compare(self.kind, before, page.resource_version.parse().ok()?),
+                Err(failure) => {
+                    tracing::warn!(kind = %self.kind, error = %failure.error, "Failed to confirm that resource versions went back; retrying");
+                }
+            }
+        }
+        tracing::error!(
+            kind = %self.kind, before, after,
+            "Resource versions are lower than before, and no read could confirm it: restart Coxswain if etcd was restored"
+        );
+        None
     }
 
     /// `asked_in`: when the last request began.

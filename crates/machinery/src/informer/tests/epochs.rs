@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use super::super::fixture::{Answer, PODS, Script, bookmark, encoded, error_event, event, page, until};
-use super::{informers, names, recorder, watch_versions};
+use super::{informers, names, recorder, refusal, watch_versions};
 use crate::api::dynamic;
 
 /// A stream of these pods, which ends at a version, and then the watch, which the server ends as expired.
@@ -29,10 +29,58 @@ async fn stays(script: &Script, pods: &[(&str, u32)], version: u32) -> mpsc::Sen
     feed
 }
 
+/// The answer to the read that confirms an older list.
+fn confirmed_at(version: u32) -> Answer {
+    Answer::Page(page(vec![encoded("a", 3)], version, ""))
+}
+
+/// A consistent read of as little as possible.
+const CONFIRMS: &str = "list rv=None limit=Some(1) continue=None";
+
+/// A backend that lagged has caught up a second later.
+#[tokio::test(start_paused = true)]
+async fn older_list_ends_no_epoch_unless_a_second_read_confirms_it() {
+    for (list, confirmations, number) in [
+        (5, vec![confirmed_at(9)], 0),
+        (5, vec![Answer::Error(refusal(500, "InternalError", None)), confirmed_at(8)], 1),
+        (5, vec![confirmed_at(0)], 0),
+        (0, vec![], 0),
+    ] {
+        let script = Script::new([expires(&[("a", 3), ("b", 8)], 9)]);
+        let _feed = stays(&script, &[("a", 3)], list).await;
+        let reads = confirmations.len();
+        confirmations.into_iter().for_each(|answer| script.push(answer));
+        let informers = informers(&script, true);
+        let handle = informers.acquire(PODS, None);
+        until("it has listed again", || handle.stats().relists == 1).await;
+        until("the cache shows the list", || names(handle.store()) == ["a@3"]).await;
+        let asked = [vec!["stream"; 2], vec![CONFIRMS; reads]].concat();
+        assert_eq!(watch_versions(&script), asked);
+        assert_eq!(informers.epochs().present().number(), number, "{asked:?}");
+    }
+}
+
+/// A list from the cache of an API server could be of before the restore.
+#[tokio::test(start_paused = true)]
+async fn informer_that_was_never_filled_makes_a_consistent_list_in_a_new_epoch() {
+    let script = Script::new([]);
+    let (feed, live) = mpsc::channel(8);
+    script.push(Answer::Live(live));
+    let informers = informers(&script, true);
+    let handle = informers.acquire(PODS, None);
+    feed.send(event("ADDED", "a", 3)).await.unwrap();
+    until("an object is collected", || handle.stats().collecting == 1).await;
+    assert!(informers.epochs().present().compare(&"test", 9, 5).is_some());
+    script.push(Answer::Page(page(vec![encoded("a", 3)], 5, "")));
+    handle.wait_synced().await.unwrap();
+    assert_eq!(watch_versions(&script)[..2], ["stream", "list rv=None limit=Some(500) continue=None"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn list_that_is_older_than_the_cache_ends_the_epoch() {
     let script = Script::new([expires(&[("a", 3), ("b", 8)], 9)]);
     let feed = stays(&script, &[("a", 3)], 5).await;
+    script.push(confirmed_at(5));
     let informers = informers(&script, true);
     let epoch = informers.epochs().present();
     let handle = informers.acquire(PODS, None);
@@ -51,7 +99,8 @@ async fn list_that_is_older_than_the_cache_ends_the_epoch() {
     let same = informers.acquire(PODS, None);
     assert!(Arc::ptr_eq(same.store(), fresh.store()));
     sleep(Duration::from_mins(1)).await;
-    assert_eq!(watch_versions(&script), ["stream"; 3], "the list that ended the epoch is not repeated");
+    let asked = ["stream", "stream", CONFIRMS, "stream"];
+    assert_eq!(watch_versions(&script), asked, "the list that ended the epoch is not repeated");
     assert_eq!(informers.epochs().present().number(), 1);
     drop(feed);
 }
