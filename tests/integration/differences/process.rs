@@ -74,7 +74,6 @@ fn threads(pid: u32) -> Vec<String> {
 /// Differs: fewer-threads. Differs: flags-without-effect. Differs: no-flexvolume. Differs: old-tls. Differs: disabled-metrics. Differs: log-modules.
 /// Differs: queue-names. Differs: informer-names.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[expect(clippy::too_many_lines, reason = "one comparison per row")]
 async fn flags_metrics_and_logs_differ_as_recorded() {
     let _turn = turn_beside_another().await;
     let plane = ControlPlane::start(&Options {

@@ -49,7 +49,9 @@ async fn older_list_ends_no_epoch_unless_a_second_read_confirms_it() {
         let script = Script::new([expires(&[("a", 3), ("b", 8)], 9)]);
         let _feed = stays(&script, &[("a", 3)], list).await;
         let reads = confirmations.len();
-        confirmations.into_iter().for_each(|answer| script.push(answer));
+        for answer in confirmations {
+            script.push(answer);
+        }
         let informers = informers(&script, true);
         let handle = informers.acquire(PODS, None);
         until("it has listed again", || handle.stats().relists == 1).await;
