@@ -12,7 +12,7 @@ use crate::cli::manifest::{Manifest, ManifestError, NodePath, judge};
 
 /// The state of a listening socket in `/proc/net/tcp`.
 const LISTEN: &str = "0A";
-/// Programs that may use the port: kube-controller-manager ends before Coxswain starts. The kernel cuts names off after 15 bytes.
+/// Programs that may use the port: kube-controller-manager ends before Coxswain starts. The kernel cuts names off after 15 bytes. Differs: no.
 const MANAGERS: [&str; 2] = ["kube-controller", "coxswain"];
 
 /// Checks the files that the flags of a manifest name, on a node whose root is at `root`.
