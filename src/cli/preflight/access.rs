@@ -17,6 +17,16 @@ const ROLES: &str = include_str!("../../../deploy/kustomize/overlays/deployment/
 const NAMESPACE: &str = "kube-system";
 /// Rules that only a feature gate needs.
 const OF_GATES: &str = "leasecandidates";
+/// Groups and resources of controllers that kube-apiserver's roles allow only with a feature gate, or for one name alone.
+const NOT_ASKED: [(&str, &str); 5] = [
+    ("scheduling.k8s.io", "podgroups"),
+    ("scheduling.k8s.io", "podgroups/status"),
+    ("scheduling.k8s.io", "workloads"),
+    ("resource.k8s.io", "devicetaintrules"),
+    ("resource.k8s.io", "devicetaintrules/status"),
+];
+/// Account whose role allows one ConfigMap by its name.
+const BOOTSTRAP_SIGNER: &str = "bootstrap-signer";
 /// The manager's own user in clusters of kubeadm.
 pub(in crate::cli) const USER: &str = "system:kube-controller-manager";
 
@@ -112,7 +122,8 @@ impl Question {
 /// Returns the questions about a manager with these flags and the controllers that they select.
 pub(in crate::cli) fn questions(manager: Option<&Manager>) -> BTreeSet<Question> {
     let config = manager.map(Manager::selection).unwrap_or_default();
-    let has_accounts = config.flags.use_service_account_credentials;
+    // Without the flags of a manager those of kubeadm are assumed, which give each controller an account.
+    let has_accounts = manager.is_none() || config.flags.use_service_account_credentials;
     let mut questions = BTreeSet::new();
     let mut accounts = BTreeSet::new();
     for descriptor in REGISTRY.iter().filter(|descriptor| descriptor.build.is_some()) {
@@ -121,7 +132,13 @@ pub(in crate::cli) fn questions(manager: Option<&Manager>) -> BTreeSet<Question>
         }
         let account = descriptor.service_account.filter(|_| has_accounts);
         accounts.extend(account);
-        for grant in descriptor.writes.iter().chain([&EVENTS_GRANT]) {
+        // Roles of controllers without events in kube-controller-manager allow no events, and a lost event stops nothing.
+        let of_manager = Some(&EVENTS_GRANT).filter(|_| account.is_none());
+        for grant in descriptor.writes.iter().chain(of_manager) {
+            let is_by_name = account == Some(BOOTSTRAP_SIGNER) && grant.resource == "configmaps";
+            if account.is_some() && (is_by_name || NOT_ASKED.contains(&(grant.group, grant.resource))) {
+                continue;
+            }
             questions.extend(grant.verbs.iter().map(|verb| Question {
                 account,
                 namespace: "",

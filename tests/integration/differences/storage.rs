@@ -14,12 +14,6 @@ pub(super) const AREA: Area = Area {
         Case { id: "classes-read-live", prepare: nothing, play: class, taken: Taken::Unchanged },
         Case { id: "podgroups-read-live", prepare: nothing, play: group, taken: Taken::Unchanged },
         Case {
-            id: "finished-pods-get-none",
-            prepare: finished_pod,
-            play: claims_of_pods,
-            taken: Taken::Moving,
-        },
-        Case {
             id: "claims-of-ended-pods",
             prepare: nothing,
             play: ended_pod,
@@ -103,41 +97,6 @@ fn group(scene: Arc<Scene>) -> Played {
 
 fn device_request() -> Value {
     json!({ "devices": { "requests": [{ "name": "gpu", "exactly": { "deviceClassName": "gpu" } }] } })
-}
-
-async fn pod_with_claim(scene: &Scene, name: &str, claim: Value) -> Value {
-    let spec = json!({ "schedulerName": "nobody", "terminationGracePeriodSeconds": 0, "resourceClaims": [claim],
-        "containers": [{ "name": "main", "image": "image:1" }] });
-    scene.create("Pod", json!({ "metadata": { "name": name }, "spec": spec })).await
-}
-
-/// A pod that has ended, and one that has not, before a manager sees either.
-fn finished_pod(scene: Arc<Scene>) -> Played {
-    Box::pin(async move {
-        let template = json!({ "metadata": { "name": "gpu" }, "spec": { "spec": device_request() } });
-        scene.create("ResourceClaimTemplate", template).await;
-        let claim = json!({ "name": "a", "resourceClaimTemplateName": "gpu" });
-        for name in ["ended", "waiting"] {
-            pod_with_claim(&scene, name, claim.clone()).await;
-        }
-        scene.patch_status("Pod", "ended", json!({ "phase": "Succeeded" })).await;
-        Ok(())
-    })
-}
-
-/// Differs: finished-pods-get-none.
-fn claims_of_pods(scene: Arc<Scene>) -> Played {
-    Box::pin(async move {
-        let owners = async || {
-            let claims = scene.list("ResourceClaim").await.into_iter();
-            let mut owners: Vec<String> =
-                claims.map(|claim| claim["metadata"]["ownerReferences"][0]["name"].to_string()).collect();
-            owners.sort();
-            json!(owners)
-        };
-        let (theirs, ours) = (json!(["\"ended\"", "\"waiting\""]), json!(["\"waiting\""]));
-        scene.sees("pods with claims", owners, theirs, ours).await
-    })
 }
 
 async fn claims(scene: &Scene) -> Value {
