@@ -61,6 +61,8 @@ metadata: {name: kcm, namespace: kube-system, labels: {component: kube-controlle
 spec: {containers: [{name: kcm, image: kcm, command: [/start.sh]}], automountServiceAccountToken: false}
 ";
     let path = elsewhere.join("pod.yaml");
+    // No manager has created it yet.
+    plane.kubectl(&["-n", "kube-system", "create", "serviceaccount", "default"]);
     fs::write(&path, POD).expect("written");
     plane.kubectl(&["create", "-f", text(&path)]);
     let output = preflight(plane, elsewhere, &[]);
@@ -129,7 +131,7 @@ async fn cluster_is_ready_until_something_is_wrong() {
     plane.kubectl(&["create", "-f", text(&path)]);
     until("the binding", LIMIT, ready, |found| found.1.is_empty()).await;
 
-    plane.operate("stop", "go-1");
+    plane.operate("kill", "go-1");
     let found = || async { blocking(&plane, root).1 };
     until("the Lease to be free", LIMIT, found, |found| found.iter().any(|name| name.starts_with("lease-")))
         .await;
