@@ -330,22 +330,6 @@ mod tests {
         json!({ "Job": { name: { "status": { "failed": failed } } } })
     }
 
-    /// `Search::trial` leaves the second play out for this reason.
-    #[test]
-    fn second_play_of_kcm_adds_no_difference() {
-        let with = |failed: u32, writes: usize| played(&[job("a", failed)], writes);
-        let plays = [with(1, 1), with(2, 1), with(3, 90), played(&[json!({ "Job": { "b": {} } })], 1)];
-        for first in &plays {
-            for second in &plays {
-                for ours in &plays {
-                    let found = !verdict(first, second, ours).differences.is_empty();
-                    let found_by_first = !verdict(first, first, ours).differences.is_empty();
-                    assert!(found_by_first || !found, "{first:?} {second:?} {ours:?}");
-                }
-            }
-        }
-    }
-
     #[test]
     fn field_differs_when_both_plays_of_kcm_agree_on_it() {
         let (one, two) = (played(&[job("a", 1)], 1), played(&[job("a", 2)], 1));

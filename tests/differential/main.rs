@@ -1,9 +1,9 @@
 //! The differential fuzzer: plays the same list of operations under kube-controller-manager and under Coxswain, and compares all objects.
 //!
-//! A seed decides a list (`generate`). Each list is played at the same time on two of three control planes (`plane`): under
-//! kube-controller-manager and under Coxswain. If the plays differ, it is played a second time under kube-controller-manager, because a field
-//! in which two such plays differ is noise. Many lists play next to each other, each in its own namespace. A list with a difference is played
-//! twice more (`repeat`), then made shorter (`shrink`) while the difference stays.
+//! A seed decides a list (`generate`). Each list is played at the same time on three control planes (`plane`): twice under
+//! kube-controller-manager, because a field in which two such plays differ is noise, and once under Coxswain. Many lists play next to each
+//! other, each in its own namespace. A list with a difference is played twice more (`repeat`), then made shorter (`shrink`) while the difference
+//! stays.
 //!
 //! `SECONDS=600 make differ` plays new seeds, `SEED=… make differ` repeats one, and `LIST=FILE make differ` plays the operations of a file. With
 //! `FIRST=1` a run ends after the first story.

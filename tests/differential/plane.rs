@@ -71,14 +71,13 @@ struct Log {
 }
 
 /// Starts the three control planes at the same time.
-pub(crate) async fn start() -> [Plane; 3] {
+pub(crate) async fn start() -> Vec<Plane> {
     let programs = [Program::Go, Program::Go, Program::Coxswain];
     let started: Vec<ControlPlane> = thread::scope(|scope| {
         let starts: Vec<_> = programs.iter().map(|program| scope.spawn(|| start_one(*program))).collect();
         starts.into_iter().map(|start| start.join().expect("the control plane starts")).collect()
     });
-    let planes = programs.into_iter().zip(started).map(|(program, started)| follow(program, started));
-    join_all(planes).await.try_into().unwrap_or_else(|_| unreachable!("there are three programs"))
+    join_all(programs.into_iter().zip(started).map(|(program, started)| follow(program, started))).await
 }
 
 fn start_one(program: Program) -> ControlPlane {
@@ -154,7 +153,8 @@ impl Plane {
     /// Returns the writes to a list's objects so far, by all clients, in the order of the audit log. Later ones are not kept.
     pub(crate) fn take_writes(&self, namespace: &str) -> Vec<AuditEvent> {
         let mut log = self.log.lock();
-        for event in log.tail.more_writes() {
+        let new = log.tail.more();
+        for event in new.into_iter().filter(AuditEvent::is_write) {
             // Names of namespaces have no dash; objects in no namespace are named `NAMESPACE-…`.
             let list = event.place().split('-').next().unwrap_or_default().to_owned();
             if let Some(writes) = log.writes.get_mut(&list) {

@@ -5,7 +5,6 @@ mod advance;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::{Event, Namespace, ServiceAccount};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::Resource as _;
@@ -68,8 +67,6 @@ const LIMIT: Duration = Duration::from_mins(1);
 /// The same time for a list that plays alone.
 const LIMIT_ALONE: Duration = Duration::from_secs(40);
 const POLL: Duration = Duration::from_millis(200);
-/// Requests of a look that are sent at the same time.
-const LISTS_AT_A_TIME: usize = 5;
 
 /// The result of a play.
 #[derive(Debug, Default)]
@@ -424,14 +421,15 @@ impl<'a> Stage<'a> {
 
     async fn look(&self) -> Result<(Value, Names, Vec<Value>), String> {
         let mut objects: Vec<(&str, Vec<Value>)> = Vec::new();
-        let lists = futures::stream::iter(COMPARED).map(|kind| self.compared(kind));
-        let lists: Vec<Vec<Value>> = lists.buffered(LISTS_AT_A_TIME).try_collect().await?;
-        for (kind, mut found) in COMPARED.iter().copied().zip(lists) {
+        for kind in COMPARED {
+            let api = resource(kind)?;
+            let is_ours = |name: &str| is_namespaced(&api) || self.names.owns(name);
+            let mut found = self.list(&api, is_ours).await?;
             for spec in found.iter_mut().filter_map(|object| object.get_mut("spec")?.as_object_mut()) {
                 // The hash of the requester's certificate.
                 drop(spec.shift_remove("extra"));
             }
-            if matches!(kind, "EndpointSlice" | "Endpoints") {
+            if matches!(*kind, "EndpointSlice" | "Endpoints") {
                 found.iter_mut().for_each(show_by_address);
             }
             objects.push((kind, found));
@@ -475,20 +473,6 @@ impl<'a> Stage<'a> {
             all.insert(named.clone(), state.unwrap_or_default());
         }
         Ok(Value::Object(all))
-    }
-
-    /// Returns the objects of the list of a compared kind.
-    async fn compared(&self, kind: &str) -> Result<Vec<Value>, String> {
-        let api = resource(kind)?;
-        if kind == "Namespace" {
-            // The namespaces of all lists so far exist.
-            let own = self.api(&api).get_opt(self.namespace).await.map_err(message)?;
-            return own
-                .iter()
-                .map(|own| serde_json::to_value(own).map_err(|error| error.to_string()))
-                .collect();
-        }
-        self.list(&api, |name| is_namespaced(&api) || self.names.owns(name)).await
     }
 
     async fn list(&self, kind: &ApiResource, is_ours: impl Fn(&str) -> bool) -> Result<Vec<Value>, String> {

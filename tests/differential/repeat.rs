@@ -20,9 +20,8 @@ const FEW: usize = 2;
 
 /// The plays of a list, and their comparison.
 pub(crate) struct Trial {
-    /// The plays under kube-controller-manager: two, or one that shows no difference.
-    pub(crate) theirs: Vec<Played>,
-    pub(crate) ours: Played,
+    /// Two plays under kube-controller-manager, and one under Coxswain.
+    pub(crate) played: Vec<Played>,
     pub(crate) verdict: Verdict,
 }
 
@@ -47,15 +46,23 @@ impl Trial {
 
     /// Returns whether a control plane was not calm.
     pub(crate) fn is_busy(&self) -> bool {
-        self.theirs.iter().chain([&self.ours]).any(|played| !played.is_calm())
+        self.played.iter().any(|played| !played.is_calm())
+    }
+
+    fn theirs(&self) -> &[Played] {
+        &self.played[..2]
+    }
+
+    fn ours(&self) -> &Played {
+        &self.played[2]
     }
 }
 
 /// Judges a candidate of the first trial by the repeats.
 pub(crate) fn judge(candidate: &Difference, first: &Trial, repeats: &[Trial]) -> Finding {
     let trials: Vec<&Trial> = [first].into_iter().chain(repeats).collect();
-    let theirs: Vec<&Played> = trials.iter().flat_map(|trial| &trial.theirs).collect();
-    let shows = |trial: &&Trial| is_of_none(candidate, &trial.ours, &theirs);
+    let theirs: Vec<&Played> = trials.iter().flat_map(|trial| trial.theirs()).collect();
+    let shows = |trial: &&Trial| is_of_none(candidate, trial.ours(), &theirs);
     let in_all = repeats.len() >= REPEATS && trials.iter().all(shows);
     match disagreement(candidate, &theirs) {
         Some(_) if in_all && values(candidate, &theirs) <= FEW => Finding::Outside,
@@ -134,8 +141,7 @@ mod tests {
     fn trial(failed: [u32; 3]) -> Trial {
         let played = failed.map(|failed| played(failed, 1));
         let verdict = compare(played.each_ref(), &Table::noise(), &Table::wanted(), "");
-        let [one, two, ours] = played;
-        Trial { theirs: vec![one, two], ours, verdict }
+        Trial { played: played.into(), verdict }
     }
 
     fn finding(first: [u32; 3], repeats: &[[u32; 3]]) -> Finding {
@@ -173,7 +179,7 @@ mod tests {
             let ours = Played { looks: vec![ours], ..Played::default() };
             let verdict = compare([&theirs[0], &theirs[1], &ours], &Table::noise(), &Table::wanted(), "");
             let [one, two] = theirs;
-            Trial { theirs: vec![one, two], ours, verdict }
+            Trial { played: vec![one, two, ours], verdict }
         };
         let without = json!({ "Job": { "db": {} } });
         let first = trial([1, 2], without.clone());
@@ -190,8 +196,7 @@ mod tests {
         let with = |writes: [usize; 3]| {
             let played = writes.map(|writes| played(1, writes));
             let verdict = compare(played.each_ref(), &Table::noise(), &Table::wanted(), "");
-            let [one, two, ours] = played;
-            Trial { theirs: vec![one, two], ours, verdict }
+            Trial { played: played.into(), verdict }
         };
         let first = with([1, 2, 90]);
         let repeats = [with([2, 1, 90]), with([3, 1, 80])];

@@ -22,8 +22,6 @@ use crate::story;
 
 /// Lists that play at the same time, by default. Plays mostly wait.
 const AT_A_TIME: usize = 10;
-/// Lists that play alone one after the other. All other plays must end before the first of them, so they wait for each other.
-const BATCH: usize = 4;
 /// Shorter lists that are tried at the same time.
 const TRIES_AT_A_TIME: usize = 6;
 /// Time for making one list shorter.
@@ -37,26 +35,13 @@ const CANDIDATES: usize = 60;
 /// Time after which the play of a list fails.
 const LONGEST: Duration = Duration::from_mins(4);
 
-/// Plays of a trial.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Plays {
-    /// Two plays under kube-controller-manager and one under Coxswain.
-    All,
-    /// The second play under kube-controller-manager only if the first one differs. A field in which Coxswain has the value of one play is
-    /// not different, so the second play cannot add a difference.
-    IfDifferent,
-}
-
 /// The control planes, the tables and the counts of a run.
 pub(crate) struct Search {
-    /// Two with kube-controller-manager, one with Coxswain.
-    planes: [Plane; 3],
+    planes: Vec<Plane>,
     noise: Table,
     wanted: Table,
     /// The lock that plays hold for reading, and a play whose list concerns the whole control plane for writing.
     gate: RwLock<()>,
-    /// Lists that wait until they play alone.
-    waiting: Mutex<Vec<(u64, Vec<Operation>)>>,
     /// Number of namespaces that were made.
     namespaces: AtomicUsize,
     began: Instant,
@@ -105,7 +90,6 @@ impl Search {
             noise: Table::noise(),
             wanted: Table::wanted(),
             gate: RwLock::default(),
-            waiting: Mutex::default(),
             namespaces: AtomicUsize::new(0),
             began: Instant::now(),
             totals: Mutex::new(Totals::default()),
@@ -122,64 +106,26 @@ impl Search {
             !is_over && !has_ended
         };
         let at_a_time = std::env::var("AT_A_TIME").ok().and_then(|text| text.parse().ok());
-        let at_a_time = at_a_time.unwrap_or(AT_A_TIME);
-        let mut seeds = seeds.into_iter().take_while(in_time).fuse();
-        let mut is_over = false;
-        while !is_over {
-            let next = || {
-                let is_due = self.waiting.lock().len() >= BATCH;
-                let next = if is_due { None } else { seeds.next() };
-                is_over = next.is_none() && !is_due;
-                next
-            };
-            let plays = futures::stream::iter(std::iter::from_fn(next));
-            let plays = plays.map(|seed| async move {
-                let list = operations(seed);
-                if list.iter().any(Operation::concerns_plane) || !self.judge_beside(seed, &list).await {
-                    self.waiting.lock().push((seed, list));
-                }
-            });
-            plays.buffer_unordered(at_a_time).for_each(|()| async {}).await;
-            let waiting = std::mem::take(&mut *self.waiting.lock());
-            for (seed, list) in waiting {
-                if stops_at_first && self.totals.lock().has_story {
-                    return;
-                }
-                self.judge_alone(seed, &list).await;
-            }
-        }
+        let plays = futures::stream::iter(seeds.into_iter().take_while(in_time));
+        let plays = plays.map(|seed| async move { self.judge(seed, &operations(seed)).await });
+        plays.buffer_unordered(at_a_time.unwrap_or(AT_A_TIME)).for_each(|()| async {}).await;
     }
 
     /// Plays a list, and reports its first difference.
+    ///
+    /// A list can keep a manager so busy that no list of the control plane is calm. So a list that was not calm is played alone, and judged by
+    /// these plays.
     pub(crate) async fn judge(&self, seed: u64, list: &[Operation]) {
-        if list.iter().any(Operation::concerns_plane) || !self.judge_beside(seed, list).await {
-            self.judge_alone(seed, list).await;
-        }
-    }
-
-    /// Plays a list next to others, and reports its first difference. Returns false if it was not calm: a list can keep a manager so busy that
-    /// no list of the control plane is calm. So it is to be played alone, and judged by these plays.
-    async fn judge_beside(&self, seed: u64, list: &[Operation]) -> bool {
-        let Some(trial) = self.trial(seed, list, false, Plays::IfDifferent).await else { return true };
-        let is_calm = !trial.is_busy();
-        if is_calm {
-            self.conclude(seed, list, false, trial).await;
-        }
-        is_calm
-    }
-
-    /// Plays a list when no other plays, and reports its first difference.
-    async fn judge_alone(&self, seed: u64, list: &[Operation]) {
-        let Some(trial) = self.trial(seed, list, true, Plays::All).await else { return };
         let concerns_plane = list.iter().any(Operation::concerns_plane);
-        if !concerns_plane && !trial.is_busy() {
-            self.totals.lock().disturbed.push(seed);
+        let Some(mut trial) = self.trial(seed, list, concerns_plane).await else { return };
+        if trial.is_busy() && !concerns_plane {
+            let Some(alone) = self.trial(seed, list, true).await else { return };
+            trial = alone;
+            if !trial.is_busy() {
+                self.totals.lock().disturbed.push(seed);
+            }
         }
-        self.conclude(seed, list, concerns_plane || trial.is_busy(), trial).await;
-    }
-
-    /// Judges the differences of the first trial of a list, and reports the first that is confirmed.
-    async fn conclude(&self, seed: u64, list: &[Operation], is_alone: bool, trial: Trial) {
+        let is_alone = concerns_plane || trial.is_busy();
         {
             let mut totals = self.totals.lock();
             totals.seeds += 1;
@@ -236,7 +182,7 @@ impl Search {
     }
 
     async fn again(&self, times: usize, seed: u64, list: &[Operation], is_alone: bool) -> Vec<Trial> {
-        let trials = join_all((0..times).map(|_| self.trial(seed, list, is_alone, Plays::All))).await;
+        let trials = join_all((0..times).map(|_| self.trial(seed, list, is_alone))).await;
         trials.into_iter().flatten().collect()
     }
 
@@ -251,7 +197,7 @@ impl Search {
     ) {
         let signature = candidate.signature();
         let list = self.shrink(seed, list, is_alone, &signature).await;
-        let shown = match self.trial(seed, &list, is_alone, Plays::All).await {
+        let shown = match self.trial(seed, &list, is_alone).await {
             Some(last) if last.shows(&signature) => last,
             _ => trial,
         };
@@ -261,42 +207,46 @@ impl Search {
         let round = all.iter().find(|each| each.signature() == signature).map(|each| each.round);
         let of_round: Vec<Difference> =
             all.iter().filter(|each| Some(each.round) == round).cloned().collect();
-        println!("{}", story::write(seed, &list, &of_round, &shown));
+        println!("{}", story::write(seed, &list, &of_round, &shown.played));
     }
 
-    /// Plays a list, alone or next to others, and compares the plays. Returns nothing if it could not be played.
-    async fn trial(&self, seed: u64, list: &[Operation], is_alone: bool, plays: Plays) -> Option<Trial> {
-        let number = self.namespaces.fetch_add(1, Ordering::Relaxed);
-        let namespace = namespace(seed, number);
-        let lines = list.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
-        let judged = |theirs: [&Played; 2], ours: &Played| {
-            compare([theirs[0], theirs[1], ours], &self.noise, &self.wanted, &lines)
-        };
+    /// Plays a list on all control planes, alone or next to others. Returns nothing if it could not be played.
+    async fn trial(&self, seed: u64, list: &[Operation], is_alone: bool) -> Option<Trial> {
+        let namespace = namespace(seed, self.namespaces.fetch_add(1, Ordering::Relaxed));
         let beside = if is_alone { None } else { Some(self.gate.read().await) };
         let alone = if is_alone { Some(self.gate.write().await) } else { None };
-        let [one, two, own] = &self.planes;
-        // Lists take turns, so that both have the same load.
-        let [first, second] = if number.is_multiple_of(2) { [one, two] } else { [two, one] };
-        let all = [first, second, own];
-        // Lists that play alone concern all control planes.
-        let at_once = if plays == Plays::All || is_alone { &all[..] } else { &[first, own] };
-        let mut played = self.play(seed, &namespace, list, is_alone, at_once).await?;
-        let ours = played.pop()?;
-        let mut verdict = judged([&played[0], played.last()?], &ours);
-        let is_calm = ours.is_calm() && played.iter().all(Played::is_calm);
-        if played.len() == 1 && !verdict.differences.is_empty() && is_calm {
-            let again = self.play(seed, &namespace, list, is_alone, &[second]).await?;
-            played.extend(again);
-            verdict = judged([&played[0], played.last()?], &ours);
+        let plays = join_all(self.planes.iter().map(|plane| play(plane, &namespace, list, is_alone)));
+        let too_long = |_| vec![Err(format!("{namespace} was not played within {LONGEST:?}"))];
+        let mut plays = timeout(LONGEST, plays).await.unwrap_or_else(too_long);
+        if plays.len() < self.planes.len() {
+            let ends = self.planes.iter().map(|plane| clean_up(plane, &namespace));
+            plays.extend(join_all(ends).await.into_iter().filter_map(Result::err).map(Err));
+        }
+        if list.iter().any(Operation::concerns_plane) {
+            let ends = self.planes.iter().map(|plane| async move {
+                plane.permit().await?;
+                plane.give_back().await
+            });
+            plays.extend(join_all(ends).await.into_iter().filter_map(Result::err).map(Err));
         }
         drop((beside, alone));
+        let played: Result<Vec<Played>, String> = plays.into_iter().collect();
+        let played = match played {
+            Ok(played) => played,
+            Err(error) => {
+                self.totals.lock().broken.push(format!("seed {seed}: {error}"));
+                return None;
+            }
+        };
         if let Ok(folder) = std::env::var("LOOKS") {
-            let names = ["kube-controller-manager", "kube-controller-manager-again"];
-            for (name, played) in names.iter().zip(&played).chain([(&"coxswain", &ours)]) {
+            let names = ["kube-controller-manager", "kube-controller-manager-again", "coxswain"];
+            for (name, played) in names.iter().zip(&played) {
                 let text = serde_json::to_string_pretty(&played.looks).expect("JSON");
                 std::fs::write(format!("{folder}/{namespace}-{name}.json"), text).expect("the folder exists");
             }
         }
+        let lines = list.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+        let verdict = compare([&played[0], &played[1], &played[2]], &self.noise, &self.wanted, &lines);
         let mut totals = self.totals.lock();
         totals.operations += list.iter().filter(|operation| operation.action != Action::Calm).count();
         totals.objects += verdict.objects;
@@ -304,34 +254,7 @@ impl Search {
         for difference in &verdict.noise {
             *totals.noise.entry(difference.signature()).or_default() += 1;
         }
-        Some(Trial { theirs: played, ours, verdict })
-    }
-
-    /// Plays a list on some control planes at the same time, in their order. Returns nothing if it could not be played.
-    async fn play(
-        &self,
-        seed: u64,
-        namespace: &str,
-        list: &[Operation],
-        is_alone: bool,
-        planes: &[&Plane],
-    ) -> Option<Vec<Played>> {
-        let plays = join_all(planes.iter().map(|plane| play(plane, namespace, list, is_alone)));
-        let too_long = |_| vec![Err(format!("{namespace} was not played within {LONGEST:?}"))];
-        let mut plays = timeout(LONGEST, plays).await.unwrap_or_else(too_long);
-        if plays.len() < planes.len() || plays.iter().any(Result::is_err) {
-            let ends = planes.iter().map(|plane| clean_up(plane, namespace));
-            plays.extend(join_all(ends).await.into_iter().filter_map(Result::err).map(Err));
-        }
-        if list.iter().any(Operation::concerns_plane) {
-            let ends = planes.iter().map(|plane| async move {
-                plane.permit().await?;
-                plane.give_back().await
-            });
-            plays.extend(join_all(ends).await.into_iter().filter_map(Result::err).map(Err));
-        }
-        let played: Result<Vec<Played>, String> = plays.into_iter().collect();
-        played.map_err(|error| self.totals.lock().broken.push(format!("seed {seed}: {error}"))).ok()
+        Some(Trial { played, verdict })
     }
 
     /// Returns the shortest list that shows a difference and was found in time.
@@ -347,8 +270,7 @@ impl Search {
             if candidates.is_empty() {
                 break;
             }
-            let trials = candidates.iter().map(|list| self.trial(seed, list, is_alone, Plays::IfDifferent));
-            let trials = join_all(trials).await;
+            let trials = join_all(candidates.iter().map(|list| self.trial(seed, list, is_alone))).await;
             let shows = |trial: &Option<Trial>| trial.as_ref().is_some_and(|trial| trial.shows(signature));
             shrinker.record(trials.iter().position(shows));
         }

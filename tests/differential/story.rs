@@ -6,7 +6,7 @@ use kube::api::ApiResource;
 
 use crate::compare::Difference;
 use crate::operation::Operation;
-use crate::repeat::Trial;
+use crate::play::Played;
 use crate::scenario::resource;
 
 /// Differences and writes that are printed.
@@ -27,7 +27,7 @@ fn begin(title: &str, list: &[Operation]) -> String {
 }
 
 /// Returns the story.
-pub(crate) fn write(seed: u64, list: &[Operation], differences: &[Difference], trial: &Trial) -> String {
+pub(crate) fn write(seed: u64, list: &[Operation], differences: &[Difference], played: &[Played]) -> String {
     let mut text = begin(&format!("SEED={seed} make differ"), list);
     for difference in differences.iter().take(DIFFERENCES) {
         let _ = writeln!(text, "  {difference}");
@@ -36,7 +36,7 @@ pub(crate) fn write(seed: u64, list: &[Operation], differences: &[Difference], t
         let _ = writeln!(text, "  and {} more", differences.len() - DIFFERENCES);
     }
     let named = objects(differences);
-    for (manager, played) in [("kube-controller-manager", &trial.theirs[0]), ("coxswain", &trial.ours)] {
+    for (manager, played) in [("kube-controller-manager", &played[0]), ("coxswain", &played[2])] {
         let lines: Vec<&String> = played.lines.iter().filter(|line| concerns(line, &named)).collect();
         let _ = writeln!(text, "  {} writes of {manager} to {}:", lines.len(), named.join(", "));
         for line in lines.iter().take(WRITES) {

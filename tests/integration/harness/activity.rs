@@ -8,12 +8,11 @@
 #![allow(clippy::disallowed_types, reason = "tests and benchmarks have an order of their own")]
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use super::{AuditEvent, AuditTail, Caller, ControlPlane, Manager, Port};
 
@@ -25,8 +24,6 @@ const WORK: [&str; 3] = ["workqueue_depth{", "workqueue_unfinished_work_seconds{
 /// What the API server and a manager do.
 pub(crate) struct Activity {
     seen: watch::Receiver<Seen>,
-    /// Held by those who wait for metrics that show nothing to do. Nobody else needs metrics, and a page takes both processes some CPU time.
-    asking: Arc<()>,
     _follower: JoinSet<()>,
 }
 
@@ -44,10 +41,8 @@ impl Activity {
     pub(crate) async fn follow(plane: &ControlPlane, manager: &Manager<'_>) -> Self {
         let (sender, seen) = watch::channel(Seen::default());
         let mut follower = JoinSet::new();
-        let asking = Arc::new(());
-        let asked = Arc::clone(&asking);
-        follower.spawn(follow(manager.port(Caller::Admin).await, plane.audit_tail(), sender, asked));
-        Self { seen, asking, _follower: follower }
+        follower.spawn(follow(manager.port(Caller::Admin).await, plane.audit_tail(), sender));
+        Self { seen, _follower: follower }
     }
 
     /// When something was last written to what it `concerns`.
@@ -65,27 +60,11 @@ impl Activity {
         limit: Duration,
     ) -> bool {
         let mut seen = self.seen.clone();
-        let quiet = async {
-            loop {
-                let (due, idle) = {
-                    let seen = seen.borrow_and_update();
-                    let last = seen.last_write(&concerns).map_or(since, |last| last.max(since));
-                    (last + calm, seen.idle)
-                };
-                if idle.is_some_and(|idle| idle >= due) {
-                    return true;
-                }
-                if Instant::now() < due {
-                    sleep_until(due).await;
-                    continue;
-                }
-                let _asks = Arc::clone(&self.asking);
-                if seen.changed().await.is_err() {
-                    return false;
-                }
-            }
-        };
-        timeout(limit, quiet).await.unwrap_or_default()
+        let quiet = seen.wait_for(|seen| {
+            let last = seen.last_write(&concerns).map_or(since, |last| last.max(since));
+            seen.idle.is_some_and(|idle| idle >= last + calm)
+        });
+        timeout(limit, quiet).await.is_ok_and(|seen| seen.is_ok())
     }
 }
 
@@ -95,24 +74,20 @@ impl Seen {
     }
 }
 
-/// References to [`Activity::asking`] while nobody asks: that of the activity and that of its follower.
-const NOBODY: usize = 2;
-
-async fn follow(manager: Port, mut log: AuditTail, sender: watch::Sender<Seen>, asking: Arc<()>) {
+async fn follow(manager: Port, mut log: AuditTail, sender: watch::Sender<Seen>) {
     let mut ticks = interval(POLL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while !sender.is_closed() {
         ticks.tick().await;
         let asked = Instant::now();
-        let is_asked = Arc::strong_count(&asking) > NOBODY;
-        let page = if is_asked { manager.try_get("/metrics").await } else { None };
+        let page = manager.try_get("/metrics").await;
         let is_idle = page.is_some_and(|page| page.status == 200 && is_idle(&page.text));
         // Read after the metrics: what was written before these were asked for is in the log.
-        let events = log.more_writes();
+        let events = log.more();
         sender.send_modify(|seen| {
             let now = Instant::now();
             let is_heartbeat = |event: &&AuditEvent| event.object_ref.resource == "leases";
-            let writes = events.iter().filter(|event| event.succeeded());
+            let writes = events.iter().filter(|event| event.is_write() && event.succeeded());
             for event in writes.filter(|event| !is_heartbeat(event)) {
                 seen.writes.insert(event.exact_place(), now);
             }
@@ -150,7 +125,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn it_is_quiet_a_moment_after_the_last_write_of_ones_own() {
         let (sender, seen) = watch::channel(Seen::default());
-        let activity = Activity { seen, asking: Arc::default(), _follower: JoinSet::new() };
+        let activity = Activity { seen, _follower: JoinSet::new() };
         let (begin, second) = (Instant::now(), Duration::from_secs(1));
         let quiet = || activity.quiet(|place| place == "mine", begin, second, second);
         assert!(!quiet().await, "nobody has seen the manager");
