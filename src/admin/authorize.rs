@@ -84,7 +84,7 @@ pub const METHODS: &[Method] = &[
 ];
 
 impl Method {
-    /// What is asked of the authorization; `namespace` and `name` restrict it, and an empty one means all.
+    /// Returns the attributes of the SubjectAccessReview; `namespace` and `name` restrict it, and an empty text means all.
     pub fn attributes(&self, namespace: &str, name: &str) -> ResourceAttributes {
         ResourceAttributes {
             verb: self.verb.to_owned(),
@@ -136,8 +136,7 @@ pub(super) fn unauthenticated() -> Status {
     ErrorReply::new(Reason::Unauthenticated, message).into()
 }
 
-/// Lets the caller through who may do something in each of these namespaces, or says why not. Without a namespace, the caller must be allowed
-/// to do it everywhere.
+/// Returns the caller if roles allow the method in each of these namespaces; without a namespace, roles must allow it everywhere.
 pub async fn check_in(
     judge: &dyn Authorize,
     refusals: &Lines,

@@ -207,7 +207,7 @@ pub async fn supervise(
 enum RunEnd {
     Unwanted,
     Skipped,
-    /// etcd was restored: what the instance remembers never was.
+    /// etcd was restored: the memories of the instance are of a state that the restore has undone.
     Outdated,
     Failed,
 }
@@ -276,7 +276,7 @@ async fn run_once(
     *controller.running.write() = Parts::default();
     let cut_off = async {
         match ended {
-            // What is under way rests on objects that never were. The next instance must not wait for it, either.
+            // Running reconciles rest on a state that the restore has undone. The next instance must not wait for them.
             RunEnd::Outdated => {}
             RunEnd::Unwanted => wanted_again(wishes, shutdown).await,
             RunEnd::Skipped | RunEnd::Failed => std::future::pending().await,

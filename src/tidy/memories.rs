@@ -1,4 +1,4 @@
-//! What a controller remembers ends with its instance, so that a restore of etcd ends it too. ADR 0088 lists all of it, with what a
+//! Memories of a controller end with its instance, so that a restore of etcd ends them too. ADR 0088 lists all of them, with what a
 //! restore makes of it.
 
 use std::collections::BTreeSet;
@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use super::{CONTROLLERS, MACHINERY, code, complain, sources};
 
 const RECORD: &str = "docs/adr/0088-restore-ends-an-epoch.md";
-/// What outlives instances.
+/// Types and statics that outlive instances.
 const RUNTIME: &str = "crates/machinery/src/framework/instance.rs";
-/// What values that change are held in.
+/// Types that hold values that change.
 const HOLDERS: &[&str] =
     &["Mutex<", "RwLock<", "Atomic", "OnceLock<", "OnceCell<", "RefCell<", " Cell<", "ArcSwap<"];
 /// Modules of the machinery of which each instance has its own.

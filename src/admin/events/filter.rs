@@ -31,7 +31,7 @@ impl Filter {
                 .as_ref()
                 .is_none_or(|names| event.controller.is_some_and(|name| names.contains(name)))
             && self.namespaces.as_ref().is_none_or(|namespaces| {
-                // A key without a kind, or of a kind without namespaces, may have any text there, such as an API group.
+                // A key without a kind, or of a kind without namespaces, may have another text as its namespace, such as an API group.
                 event.object.as_ref().is_some_and(|object| {
                     object.kind.is_some_and(|kind| kind.namespaced)
                         && namespaces.contains(object.key.namespace.as_str())

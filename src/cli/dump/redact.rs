@@ -43,7 +43,7 @@ fn redact_keys(text: &str) -> String {
         redacted.push_str(REDACTED);
         let end = format!("-----END {label}-----");
         let of_key = |letter: char| letter.is_ascii_alphanumeric() || "+/=-\\ \n\r".contains(letter);
-        // Without its end everything goes that may belong to the key.
+        // Without an END line, all text that may belong to the key is removed.
         rest = block.split_once(&end).map_or_else(|| block.trim_start_matches(of_key), |(_, after)| after);
     }
     redacted + rest

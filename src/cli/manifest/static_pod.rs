@@ -65,7 +65,7 @@ pub(in crate::cli) fn static_pod(manifest: &Manifest, image: &str) -> Result<Con
     Ok(Converted { text: emit(&pod), notes })
 }
 
-/// What Coxswain finds wrong with flags at its start.
+/// Errors and warnings that Coxswain reports for flags at its start.
 #[derive(Debug, Default)]
 pub(in crate::cli) struct Judgment {
     /// Wrong values.

@@ -132,7 +132,7 @@ pub(in crate::cli) fn questions(manager: Option<&Manager>) -> BTreeSet<Question>
         }
         let account = descriptor.service_account.filter(|_| has_accounts);
         accounts.extend(account);
-        // Roles of controllers without events in kube-controller-manager allow no events, and a lost event stops nothing.
+        // Roles allow no events to controllers without events in kube-controller-manager. A refused event stops no controller.
         let of_manager = Some(&EVENTS_GRANT).filter(|_| account.is_none());
         for grant in descriptor.writes.iter().chain(of_manager) {
             let is_by_name = account == Some(BOOTSTRAP_SIGNER) && grant.resource == "configmaps";

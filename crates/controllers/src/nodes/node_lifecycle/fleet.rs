@@ -287,7 +287,7 @@ impl Look {
                 }
             }
         }
-        // The longest silent nodes come first.
+        // The nodes that have been silent longest are first.
         silent.sort_unstable_by_key(|(alive_at, name, _)| (*alive_at, *name));
         self.has_more |= silent.len() > MOST_MARKED;
         tasks.extend(silent.iter().take(MOST_MARKED).map(|(.., node)| Task::MarkUnknown(Arc::clone(node))));

@@ -90,7 +90,7 @@ async fn list_that_is_older_than_the_cache_ends_the_epoch() {
     until("the cache shows the older state", || names(handle.store()) == ["a@3"]).await;
     assert_eq!(informers.epochs().present().number(), 1);
 
-    // Whoever comes now gets an informer of the new epoch, all others keep theirs.
+    // Later callers get an informer of the new epoch; earlier callers keep theirs.
     let _feed = stays(&script, &[("a", 3), ("c", 6)], 6).await;
     let fresh = informers.acquire(PODS, None);
     fresh.wait_synced().await.unwrap();
