@@ -93,8 +93,8 @@ fn number(variable: &str) -> Option<u64> {
 }
 
 /// Prints the counts, and fails if there was a difference. The control planes end first, because a failed test prints their logs.
-fn finish(search: Search) {
-    let outcome = search.end();
+fn finish(search: Search, rare_counts: bool) {
+    let outcome = search.end(rare_counts);
     drop(search);
     outcome.expect("no differences");
 }
@@ -116,7 +116,7 @@ async fn differ() {
     } else {
         search.run(new_seeds(), Some(Duration::from_secs(number("SECONDS").unwrap_or(60)))).await;
     }
-    finish(search);
+    finish(search, true);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -128,5 +128,6 @@ async fn pinned_and_new_seeds_have_the_same_outcome() {
     tokio::join!(search.run(seeds.collect::<Vec<u64>>(), None), lists);
     search.run(new_seeds(), Some(by_depth(USUAL, FULL))).await;
     assert_eq!(search.unmet(), Vec::<String>::new(), "rows of wanted.tsv that no list shows");
-    finish(search);
+    // A busy machine causes races that no repeat shows. `make test` plays known lists, in which each fault shows in every repeat.
+    finish(search, by_depth(false, true));
 }

@@ -282,11 +282,11 @@ impl Search {
         self.wanted.unmet()
     }
 
-    /// Prints the counts.
+    /// Prints the counts. Differences that some repeats do not show are an error if `rare_counts`.
     ///
     /// # Errors
     /// If there was a difference, or a list that could not be played.
-    pub(crate) fn end(&self) -> Result<(), String> {
+    pub(crate) fn end(&self, rare_counts: bool) -> Result<(), String> {
         let totals = self.totals.lock();
         let minutes = self.began.elapsed().as_secs_f64() / 60.0;
         println!(
@@ -318,14 +318,14 @@ impl Search {
         for (seed, text) in &totals.rare {
             println!("different in some repeats only, seed {seed}: {text}");
         }
-        if totals.broken.is_empty() && totals.found.is_empty() && totals.rare.is_empty() {
+        let rare: &[(u64, String)] = if rare_counts { &totals.rare } else { &[] };
+        if totals.broken.is_empty() && totals.found.is_empty() && rare.is_empty() {
             return Ok(());
         }
         Err(format!(
-            "{} sorts of difference, {} differences in some repeats only; lists that could not be played: {:#?}",
-            totals.found.len(),
-            totals.rare.len(),
-            totals.broken
+            "differences, with their seeds: {:#?}; differences in some repeats only: {rare:#?}; \
+             lists that could not be played: {:#?}",
+            totals.found, totals.broken
         ))
     }
 }

@@ -44,10 +44,14 @@ const TOPOLOGY: &str = "topology.kubernetes.io/";
 /// The reason of events that the original tells twice when its cache is late.
 const TOLD_TWICE: &str = "SawCompletedJob";
 /// Reasons of events that are told at every try, of which there are as many as time goes by, and who tells them.
-const TOLD_OFTEN: [(&str, &str); 6] = [
+const TOLD_OFTEN: [(&str, &str); 10] = [
     ("CIDRNotAvailable", "cidrAllocator"),
     ("ExternalProvisioning", BINDER),
     ("FailedBinding", BINDER),
+    ("MultiplePodDisruptionBudgets", "controllermanager"),
+    ("TopologyAwareHintsDisabled", "endpoint-slice-controller"),
+    ("UnexpectedJob", "cronjob-controller"),
+    ("UnmanagedPods", "controllermanager"),
     ("VolumeFailedRecycle", BINDER),
     ("WaitForFirstConsumer", BINDER),
     ("WaitForPodScheduled", BINDER),
