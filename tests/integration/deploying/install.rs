@@ -15,6 +15,7 @@ use kube::api::{Api, DeleteParams};
 use serde_json::{Value, json};
 
 use super::beside::{run_job, writers};
+use super::commands::assert_printed;
 use super::flags::{custom_manifest, flags, flags_of_pod};
 use super::kubelet::{Kubelet, Replica};
 use super::manifests::define_monitors;
@@ -98,6 +99,8 @@ pub(super) fn page(name: &str) -> String {
 pub(super) struct Part {
     pub(super) headline: String,
     pub(super) commands: Vec<String>,
+    /// Output that the page expects of the last command.
+    pub(super) output: Option<String>,
 }
 
 pub(super) fn parts(document: &str) -> Vec<Part> {
@@ -105,7 +108,12 @@ pub(super) fn parts(document: &str) -> Vec<Part> {
     let mut typing = false;
     let mut lines = document.lines();
     while let Some(line) = lines.next() {
-        if line.starts_with("```") {
+        if line == "```text" {
+            let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+            if let Some(part) = parts.last_mut().filter(|part| !part.commands.is_empty()) {
+                part.output.get_or_insert(block.join("\n"));
+            }
+        } else if line.starts_with("```") {
             typing = line == "```console";
         } else if let Some(command) = line.strip_prefix("$ ").filter(|_| typing) {
             let mut command = command.to_owned();
@@ -117,7 +125,7 @@ pub(super) fn parts(document: &str) -> Vec<Part> {
         } else if let Some(headline) =
             line.trim_start_matches('#').strip_prefix(' ').filter(|_| line.starts_with('#'))
         {
-            parts.push(Part { headline: headline.to_owned(), commands: Vec::new() });
+            parts.push(Part { headline: headline.to_owned(), ..Part::default() });
         } else {
             assert!(!typing, "neither a command nor its output belongs here: {line}");
         }
@@ -420,6 +428,9 @@ async fn what_is_typed_is_what_comes() {
             |command: &&String| *command == "make image" || command.contains("deploy/image/build.sh");
         for command in part.commands.iter().filter(|command| !builds(command)) {
             (shell, said) = node.type_in(shell, command).await;
+        }
+        if let Some(output) = &part.output {
+            assert_printed(output, &said, name);
         }
         node.assert_outcome(*outcome, &said).await;
     }

@@ -5,6 +5,7 @@
 
 mod beside;
 mod chart;
+mod commands;
 mod flags;
 mod grants;
 mod image;
