@@ -90,7 +90,10 @@ pub(super) fn add(command: Command) -> Command {
         .arg(
             option("trust-announced-authority", "", SECURITY)
                 .action(ArgAction::SetTrue)
-                .help("Trust the CA in a replica's Lease with a token; Lease writers can then steal it"),
+                .help(
+                    "Send the token to a replica whose CA is known only from its Lease; accounts that can write Leases can \
+                     then steal the token",
+                ),
         )
         .arg(
             option("tls-server-name", "NAME", SECURITY)

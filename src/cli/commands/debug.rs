@@ -47,8 +47,9 @@ pub(super) fn command() -> Command {
             Command::new("dump")
                 .about("Write a support bundle of the leader, or of the replica given by --server")
                 .after_help(
-                    "contents.json in the bundle lists its parts, and the reason for each part that could not be read. Tokens, passwords and\n\
-                     private keys are removed; names of objects, users and addresses remain. Exit code 1: parts are missing.",
+                    "contents.json in the bundle lists the parts, and the reason for each part that could not be read. The command removes \
+                     tokens, passwords and private keys, and keeps names of objects, users and addresses. Exit code 1: parts are \
+                     missing.",
                 )
                 .arg(
                     valued("output", "FILE", "New file to write [default: coxswain-dump-TIME.tar.gz]")

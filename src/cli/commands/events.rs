@@ -24,7 +24,8 @@ pub(super) fn command() -> Command {
     Command::new("events")
         .about("Show a replica's recent events, or follow them with -f")
         .after_help(
-            "Without --tail and --since, the command prints all events in the replica's log; with -f, the last 10 and new events.\n\
+            "Without --tail and --since, the command prints all events in the replica's log. With -f, it prints the last 10 \
+             events and then new ones.\n\
              Each replica keeps its own bounded log. The command calls the leader if there is one. When the leader \
              stops, -f continues with the next leader.",
         )

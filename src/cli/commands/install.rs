@@ -23,9 +23,11 @@ pub(super) fn command() -> Command {
             Command::new("static-pod")
                 .about("Converts the manifest of kube-controller-manager into a static pod of Coxswain")
                 .after_help(
-                    "Changes the image, the program, and the user where the manifest names none; every flag, mount and other field stays.\n\
-                     --output may be the manifest itself: a copy of kube-controller-manager's is kept outside of its directory, because the\n\
-                     kubelet runs every file there. Without --output the result is printed.",
+                    "Changes the image and the command, and sets the user root if the manifest sets no user. Every flag, mount and \
+                     other field stays.\n\
+                     --output may name the same file as --from. The previous file is then copied to --backup, outside of the manifest \
+                     directory, because the kubelet runs every file in the manifest directory. Without --output, the command \
+                     prints the result.",
                 )
                 .arg(
                     valued("from", "FILE", "Manifest of the static pod kube-controller-manager")
@@ -35,10 +37,10 @@ pub(super) fn command() -> Command {
                 .arg(valued(
                     "image",
                     "IMAGE",
-                    "Image of Coxswain, with its registry and tag [default: that of a manifest that runs Coxswain]",
+                    "Image of Coxswain, with registry and tag [default: the image in --from, if it runs Coxswain]",
                 ))
                 .arg(
-                    valued("output", "FILE", "File to write, for its owner alone [default: standard output]")
+                    valued("output", "FILE", "File to write with mode 0600 [default: standard output]")
                         .short('o')
                         .value_parser(value_parser!(PathBuf)),
                 )
@@ -46,7 +48,7 @@ pub(super) fn command() -> Command {
                     valued(
                         "backup",
                         "FILE",
-                        "Copy of the manifest that --output replaces [default: the same name, one directory above]",
+                        "Copy of the replaced file [default: the same name, one directory above --output]",
                     )
                     .value_parser(value_parser!(PathBuf))
                     .requires("output"),

@@ -26,7 +26,7 @@ pub(super) fn step_down() -> Command {
         .arg(valued("to", "IDENTITY", "Replica that leads next [default: the first to acquire the Lease]"))
         .arg(valued("expected-leader", "IDENTITY", "Fail unless this replica leads"))
         .arg(valued("reason", "TEXT", "Reason to record with this change"))
-        .arg(switch("wait", "Wait until another replica leads, with --force any replica"))
+        .arg(switch("wait", "Wait until another replica leads (with --force: any replica)"))
         .arg(switch("dry-run", "Check the request without changing anything"))
         .arg(switch("force", "Step down even if no other replica is live"))
         .arg(common::output("Output format"))

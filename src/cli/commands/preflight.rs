@@ -45,8 +45,8 @@ pub(super) fn command() -> Command {
     Command::new("preflight")
         .about("Check a cluster before Coxswain takes it over, without changes")
         .after_help(
-            "On a control-plane node, as root, it also checks the files that the manifest names, and the port. Exit code 0: ready;\n\
-             1: a finding blocks. Each finding has an entry in docs/install/preflight.md.",
+            "On a control-plane node, as root, the command also checks the files that the manifest names, and the port.\n\
+             Exit code 0: ready; 1: a finding blocks. Each finding has an entry in docs/install/preflight.md.",
         )
         .arg(
             valued(

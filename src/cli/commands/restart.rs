@@ -23,7 +23,7 @@ const POLL: Duration = Duration::from_millis(200);
 
 pub(super) fn command() -> Command {
     Command::new("restart")
-        .about("Restart controllers, which stops reconciles that hang")
+        .about("Restart controllers, and abort reconciles that hang")
         .arg(
             Arg::new("name")
                 .value_name("NAME")

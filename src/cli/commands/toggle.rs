@@ -39,8 +39,8 @@ fn lasting(command: Command) -> Command {
 
 pub(super) fn enable() -> Command {
     let about = "Enable controllers; '*' removes the overrides that disable controllers";
-    lasting(arguments(Command::new("enable").about(about)))
-        .arg(switch("force", "Skip the checks of --controllers and of the replica's flags"))
+    let force = "Enable even if --controllers excludes it, or this replica's flags differ from the leader's";
+    lasting(arguments(Command::new("enable").about(about))).arg(switch("force", force))
 }
 
 pub(super) fn disable() -> Command {

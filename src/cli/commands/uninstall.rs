@@ -33,8 +33,9 @@ pub(super) fn command() -> Command {
     Command::new("uninstall")
         .about("Check for another controller manager, or delete leftover Leases")
         .after_help(
-            "The chart runs both steps as hooks of helm uninstall. clean waits until the pods of the release have terminated.\n\
-             Then it deletes the overrides, the Leases of stopped replicas and, with --leader-elect-resource-name, that Lease.",
+            "The chart runs both steps as hooks of helm uninstall. clean waits until the pods of the release have terminated. \
+             Then it deletes the overrides, the Leases of stopped replicas and, if --leader-elect-resource-name is set, the \
+             election Lease of that name.",
         )
         .arg(
             Arg::new("step")
