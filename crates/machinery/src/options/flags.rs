@@ -24,7 +24,7 @@ fn list(elements: &[&str]) -> Vec<String> {
 
 flags! {
 ["Debugging"]
-contention_profiling: bool = false, LeftOut("it profiles the Go runtime; see the tokio_ metrics for waiting tasks"), "Profile lock contention if --profiling is set";
+contention_profiling: bool = false, LeftOut("KCM profiles the Go runtime; for waiting tasks, see the coxswain_runtime_ metrics"), "Profile lock contention if --profiling is set";
 profiling: bool = true, Built, "Serve profiles under /debug/pprof/ on the secure port";
 
 ["Leader-migration"]
@@ -40,7 +40,7 @@ cloud_provider: String = "", Built, "Cloud provider: external if a cloud control
 cluster_cidr: String = "", Built, "CIDR of Pods, or an IPv4 and an IPv6 CIDR separated by a comma. Needs --allocate-node-cidrs";
 cluster_name: String = "kubernetes", Cloud, "Name of the cluster, the prefix of its cloud resources";
 configure_cloud_routes: bool = true, Cloud, "Create cloud routes for the Pod CIDRs of --allocate-node-cidrs";
-controller_shutdown_timeout: Option<Duration> = Some(secs(10)), Built, "Time limit for reconciles to finish at shutdown; 0 for no limit. The manager exits with an error after it";
+controller_shutdown_timeout: Option<Duration> = Some(secs(10)), Built, "Time limit for reconciles to finish at shutdown; 0 for no limit. The manager exits with an error if the limit is exceeded";
 controller_start_interval: Duration = secs(0), Built, "Minimum delay before each controller starts, randomly extended to up to twice the value";
 controllers: Vec<String> = list(&["*"]), Built, "Controllers to run: * for all that are on by default, NAME to enable one, -NAME to disable one. Names override *";
 emulated_version: Vec<String> = list(&[]), Built, "Kubernetes release to emulate: MAJOR.MINOR or kube=MAJOR.MINOR, 1.33 to 1.36. Empty for 1.36";
@@ -114,7 +114,7 @@ disable_attach_detach_reconcile_sync: bool = false, Built, "Do not sync attached
 disable_force_detach_on_timeout: bool = false, Built, "Never force-detach a volume after the unmount timeout";
 
 ["Certificatesigningrequest-signing-controller"]
-cluster_signing_cert_file: String = "", Built, "File with the CA certificate of all built-in signers. Excludes the flags of single signers";
+cluster_signing_cert_file: String = "", Built, "File with the CA certificate of all built-in signers. Cannot be combined with the flags of individual signers";
 cluster_signing_duration: Duration = hours(8760), Built, "Maximum validity of a signed certificate. A request can specify less";
 cluster_signing_key_file: String = "", Built, "File with the private key of --cluster-signing-cert-file";
 cluster_signing_kube_apiserver_client_cert_file: String = "", Built, "File with the CA certificate of the signer kubernetes.io/kube-apiserver-client";
@@ -142,11 +142,11 @@ concurrent_statefulset_syncs: i32 = 5, Built, "Number of StatefulSets to sync co
 concurrent_daemonset_syncs: i32 = 2, Built, "Number of DaemonSets to sync concurrently";
 
 ["Endpoints-controller"]
-concurrent_endpoint_syncs: i32 = 5, Built, "Number of Services whose Endpoints to sync concurrently";
+concurrent_endpoint_syncs: i32 = 5, Built, "Number of Services to sync Endpoints for concurrently";
 endpoint_updates_batch_period: Duration = secs(0), Built, "Time to batch Pod changes before Endpoints are written. A longer time means fewer and later writes";
 
 ["Endpointslice-controller"]
-concurrent_service_endpoint_syncs: i32 = 5, Built, "Number of Services whose EndpointSlices to sync concurrently, 1 to 50";
+concurrent_service_endpoint_syncs: i32 = 5, Built, "Number of Services to sync EndpointSlices for concurrently, 1 to 50";
 endpointslice_updates_batch_period: Duration = secs(0), Built, "Time to batch Pod changes before EndpointSlices are written. A longer time means fewer and later writes";
 max_endpoints_per_slice: i32 = 100, Built, "Maximum number of endpoints in an EndpointSlice, 1 to 1000";
 
@@ -168,7 +168,7 @@ horizontal_pod_autoscaler_cpu_initialization_period: Duration = secs(300), Built
 horizontal_pod_autoscaler_downscale_stabilization: Duration = secs(300), Built, "Time window of recommendations; the autoscaler never scales below the highest of them";
 horizontal_pod_autoscaler_initial_readiness_delay: Duration = secs(30), Built, "Time after the start of a Pod during which readiness changes count as the initial readiness";
 horizontal_pod_autoscaler_sync_period: Duration = secs(15), Built, "Time between two evaluations of a HorizontalPodAutoscaler";
-horizontal_pod_autoscaler_tolerance: f64 = 0.1, Built, "Minimum difference from 1 of the ratio of a metric to its target that causes scaling";
+horizontal_pod_autoscaler_tolerance: f64 = 0.1, Built, "Tolerance: the autoscaler scales only if the ratio of a metric to its target differs from 1 by more than this value";
 
 ["Job-controller"]
 concurrent_job_syncs: i32 = 5, Built, "Number of Jobs to sync concurrently";
@@ -190,12 +190,12 @@ node_cidr_mask_size_ipv6: i32 = 0, Built, "Prefix length of a Node's IPv6 CIDR i
 service_cluster_ip_range: String = "", Built, "CIDRs of Services, which are excluded from the CIDRs of Nodes. Needs --allocate-node-cidrs";
 
 ["Node-lifecycle-controller"]
-large_cluster_size_threshold: i32 = 50, Built, "Number of Nodes above which a zone is large. In smaller zones, a partial outage stops evictions";
+large_cluster_size_threshold: i32 = 50, Built, "Number of Nodes above which a zone is large. In a smaller zone that is unhealthy, no Pods are evicted";
 node_eviction_rate: f32 = 0.1_f32, Built, "Nodes per second whose Pods are evicted in a healthy zone";
 node_monitor_grace_period: Duration = secs(50), Built, "Time without a heartbeat after which a running Node is marked unhealthy";
 node_startup_grace_period: Duration = secs(60), Built, "Time without a heartbeat after which a starting Node is marked unhealthy";
 secondary_node_eviction_rate: f32 = 0.01_f32, Built, "Nodes per second whose Pods are evicted in an unhealthy large zone";
-unhealthy_zone_threshold: f32 = 0.55_f32, Built, "Fraction of unready Nodes, at least 3, that makes a zone unhealthy";
+unhealthy_zone_threshold: f32 = 0.55_f32, Built, "Fraction of unready Nodes that makes a zone unhealthy, if at least 3 of its Nodes are unready";
 
 ["Persistentvolume-binder-controller"]
 enable_dynamic_provisioning: bool = true, Built, "Provision volumes dynamically if the environment supports it";
@@ -235,15 +235,15 @@ concurrent_validating_admission_policy_status_syncs: i32 = 5, Built, "Number of 
 
 ["Metrics"]
 allow_metric_labels: BTreeMap<String, String> = BTreeMap::new(), Built, "Allowed values of metric labels: METRIC,LABEL=VALUE,VALUE. Other values are counted together";
-allow_metric_labels_manifest: String = "", Built, "File with --allow-metric-labels as YAML, a map of METRIC,LABEL to VALUE,VALUE. Excludes --allow-metric-labels";
+allow_metric_labels_manifest: String = "", Built, "File with --allow-metric-labels as YAML, a map of METRIC,LABEL to VALUE,VALUE. Cannot be combined with --allow-metric-labels";
 disabled_metrics: Vec<String> = list(&[]), Built, "Full names of metrics to disable";
-show_hidden_metrics_for_version: String = "", Moot, "Release whose hidden metrics to serve. Only the previous release, 1.35, is allowed. No effect: Coxswain hides no metrics";
+show_hidden_metrics_for_version: String = "", Moot, "No effect: Coxswain hides no metrics. Only the previous release, 1.35, is allowed";
 
 ["Traces"]
-metrics_otlp_endpoint: String = "", Built, "OpenTelemetry collector to export metrics to: HOST:PORT for OTLP/gRPC without encryption, or a URL. Overrides OTEL_EXPORTER_OTLP_METRICS_ENDPOINT, which counts if the flag is empty";
+metrics_otlp_endpoint: String = "", Built, "OpenTelemetry collector to export metrics to: HOST:PORT for OTLP/gRPC without encryption, or a URL. Overrides OTEL_EXPORTER_OTLP_METRICS_ENDPOINT, which is used if the flag is empty";
 tracing_config_file: String = "", Built, "File with a TracingConfiguration (apiserver.config.k8s.io; v1, v1beta1 or v1alpha1): the collector, and the sampling rate per million";
-tracing_endpoint: String = "", Built, "OpenTelemetry collector to send spans to: HOST:PORT for OTLP/gRPC without encryption, or a URL. Overrides the file and OTEL_EXPORTER_OTLP_ENDPOINT, which count if the flag is empty";
-tracing_sampling_rate_per_million: i32 = -1, Built, "Sampling rate of root traces per million. Overrides the file and OTEL_TRACES_SAMPLER. -1 for their value";
+tracing_endpoint: String = "", Built, "OpenTelemetry collector to send spans to: HOST:PORT for OTLP/gRPC without encryption, or a URL. Overrides --tracing-config-file and OTEL_EXPORTER_OTLP_ENDPOINT, which are used if the flag is empty";
+tracing_sampling_rate_per_million: i32 = -1, Built, "Sampling rate of root traces per million. Overrides --tracing-config-file and OTEL_TRACES_SAMPLER; -1 to use their rate";
 
 ["Logs"]
 log_flush_frequency: Duration = secs(5), Built, "Maximum time that a log line is buffered if a buffer size is set";
@@ -253,7 +253,7 @@ log_text_info_buffer_size: ByteQuantity = 0_u64, Built, "Buffer size for info me
 log_text_split_stream: bool = false, Built, "With text, write errors to stderr and other messages to stdout. Needs the feature gate LoggingAlphaOptions";
 logging_format: String = "text", Built, "Log format: text or json";
 v: Verbosity = 0_u32, Built, "Log verbosity: 0 for essential messages, 4 for debugging, 6 for everything";
-vmodule: ModuleVerbosity = ModuleVerbosity::default(), Built, "Log verbosity by module, for the text format only: the last name of a module, or a part of its path with ::; * and ? are wildcards";
+vmodule: ModuleVerbosity = ModuleVerbosity::default(), Built, "Log verbosity by module, for the text format only: the last segment of the module path, or several segments joined with ::; * and ? are wildcards";
 
 ["Misc"]
 kubeconfig: String = "", Built, "Kubeconfig of the API server. Empty, with --master empty, to use the in-cluster configuration";
@@ -261,5 +261,5 @@ master: String = "", Built, "Address of the API server. Overrides the kubeconfig
 
 ["Global"]
 help: bool = false, Built, "Print this help and exit";
-version: VersionRequest = VersionRequest::No, Built, "Print the version and exit; raw for all details, or a version v1.36.3... to report instead of v1.36.3";
+version: VersionRequest = VersionRequest::No, Built, "Print the version and exit. raw prints all details; v1.36.3-SUFFIX or v1.36.3+SUFFIX runs the manager, and reports this version instead of v1.36.3";
 }
