@@ -185,23 +185,26 @@ fn sizing() -> String {
 
 fn controllers() -> String {
     let built = REGISTRY.iter().filter(|row| row.build.is_some()).count();
+    let cloud = REGISTRY.iter().filter(|row| row.build.is_none() && row.cloud).count();
     let mut table = format!(
-        "{built} of {} are built.\n\n| controller | alias | state |\n|---|---|---|\n",
+        "Coxswain implements {built} of {} controllers. The other {cloud} run only in a cloud controller manager; KCM \
+         does not run them either.\n\n| controller | alias | state |\n|---|---|---|\n",
         REGISTRY.len()
     );
     for row in REGISTRY {
         let state = match row.build {
-            Some(_) => "**built**",
-            // So does the original, whatever its flags say.
-            None if row.cloud => "never runs here: it is for a cloud controller manager",
-            None => "not yet",
+            Some(_) => "**implemented**",
+            // KCM does not run it either, regardless of its flags.
+            None if row.cloud => "runs only in a cloud controller manager",
+            None => "not implemented yet",
         };
         let mut state = state.to_owned();
         if row.default == DefaultState::Off {
             state.push_str(", off by default");
         }
         if !row.gates.is_empty() {
-            let _ = write!(state, ", behind {}", row.gates.join(", "));
+            let gates = if row.gates.len() == 1 { "feature gate" } else { "feature gates" };
+            let _ = write!(state, ", needs the {gates} {}", row.gates.join(", "));
         }
         let _ = writeln!(table, "| {} | {} | {state} |", row.name, row.aliases.join(", "));
     }
