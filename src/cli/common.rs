@@ -91,8 +91,8 @@ pub(super) fn add(command: Command) -> Command {
             option("trust-announced-authority", "", SECURITY)
                 .action(ArgAction::SetTrue)
                 .help(
-                    "Send the token to a replica whose CA is known only from its Lease; accounts that can write Leases can \
-                     then steal the token",
+                    "Send the token to a replica whose CA is known only from the replica's Lease; accounts that can write \
+                     Leases can then steal the token",
                 ),
         )
         .arg(
@@ -174,7 +174,7 @@ fn parse_object_name(text: &str) -> Result<String, String> {
     if has_ends && text.bytes().all(|byte| is_plain(byte) || matches!(byte, b'-' | b'.')) {
         return Ok(text.to_owned());
     }
-    Err("allowed are lower-case letters, digits, - and .; the first and last must be a letter or digit"
+    Err("use only lower-case letters, digits, - and .; the first and last characters must be a letter or digit"
         .to_owned())
 }
 

@@ -82,7 +82,7 @@ async fn dump(matches: &ArgMatches, context: &Context) -> Result<(), CliError> {
         Err(error) => {
             bundle.add(
                 "replica.json",
-                "everything that a replica answers",
+                "all data read from a replica",
                 Err(format!("{UNREAD}: {}", error.text())),
             );
             json!(null)
@@ -168,7 +168,7 @@ async fn collect(bundle: &mut Bundle, session: &Session, context: &Context) {
         }
     }
     let tasks = failure.map_or_else(|| pretty(&tasks.into()), Err);
-    bundle.add("tasks.json", "for each queue: running, failing and waiting keys", tasks);
+    bundle.add("tasks.json", "for each queue: keys in flight, failing keys and waiting keys", tasks);
     bundle.add("events.jsonl", "events of the replica's log", events(session).await);
     for (page, file, about) in PAGES {
         let text = session.page(page, LONGEST_PART).await;

@@ -39,7 +39,7 @@ pub(super) fn command() -> Command {
             valued("since", "SEQ", "Start after the event with this sequence number (see -o wide)")
                 .value_parser(clap::value_parser!(u64)),
         )
-        .arg(valued("log", "ID", "Log ID of the --since number; fails if the replica has another log").requires("since"))
+        .arg(valued("log", "ID", "ID of the log that --since refers to; fails if the replica has another log").requires("since"))
         .arg(many(valued("controller", "NAME", "Filter by controller name or alias")))
         .arg(many(choice("type", &names::event_types(), "Filter by event type")))
         .arg(many(namespace("Filter by the object's namespace")))

@@ -15,13 +15,13 @@ const MANIFEST: &str = "/etc/kubernetes/manifests/kube-controller-manager.yaml";
 
 pub(super) fn command() -> Command {
     Command::new("install")
-        .about("Prepares a node for Coxswain")
+        .about("Prepare a node for Coxswain")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .disable_help_subcommand(true)
         .subcommand(
             Command::new("static-pod")
-                .about("Converts the manifest of kube-controller-manager into a static pod of Coxswain")
+                .about("Convert the manifest of kube-controller-manager into a static pod of Coxswain")
                 .after_help(
                     "Changes the image and the command, and sets the user root if the manifest sets no user. Every flag, mount and \
                      other field stays.\n\
@@ -63,7 +63,7 @@ pub(super) fn command() -> Command {
 pub(super) fn run(matches: &ArgMatches, screen: &Screen) -> Result<(), CliError> {
     match matches.subcommand() {
         Some(("static-pod", matches)) => run_static_pod(matches, screen),
-        _ => Err(CliError::Usage("there is no form to install".to_owned())),
+        _ => Err(CliError::Usage("the subcommand is missing; use coxswain install static-pod".to_owned())),
     }
 }
 
@@ -75,9 +75,7 @@ fn run_static_pod(matches: &ArgMatches, screen: &Screen) -> Result<(), CliError>
     let manifest = Manifest::parse(&before).map_err(|error| usage(&error))?;
     let image = common::text(matches, "image");
     let image = image.as_deref().or_else(|| manifest.image_of_coxswain()).ok_or_else(|| {
-        CliError::Usage(
-            "--image is missing: name the image of Coxswain, with its registry and tag".to_owned(),
-        )
+        CliError::Usage("--image is missing: name the image of Coxswain, with registry and tag".to_owned())
     })?;
     if image.chars().any(char::is_whitespace) {
         return Err(CliError::Usage(format!("--image {image:?}: expected REGISTRY/NAME:TAG without spaces")));

@@ -39,7 +39,7 @@ fn lasting(command: Command) -> Command {
 
 pub(super) fn enable() -> Command {
     let about = "Enable controllers; '*' removes the overrides that disable controllers";
-    let force = "Enable even if --controllers excludes it, or this replica's flags differ from the leader's";
+    let force = "Enable even controllers that --controllers excludes, and even if this replica's flags differ from the leader's";
     lasting(arguments(Command::new("enable").about(about))).arg(switch("force", force))
 }
 
@@ -47,12 +47,12 @@ pub(super) fn disable() -> Command {
     lasting(arguments(
         Command::new("disable").about("Disable controllers, regardless of the manager's flags"),
     ))
-    .arg(switch("force", "Allow critical controllers for more than 1h, and '*'"))
+    .arg(switch("force", "Allow disabling '*', and critical controllers for more than 1h"))
 }
 
 pub(super) fn reset() -> Command {
     arguments(Command::new("reset").about("Remove overrides, so that the manager's flags apply"))
-        .arg(switch("force", "Remove them even if this replica's flags differ from the leader's"))
+        .arg(switch("force", "Remove overrides even if this replica's flags differ from the leader's"))
 }
 
 /// What the commands take.
