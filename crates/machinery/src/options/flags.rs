@@ -51,7 +51,7 @@ kube_api_content_type: String = "application/vnd.kubernetes.protobuf", Built, "M
 kube_api_qps: f32 = 20.0_f32, Built, "Maximum requests per second of each client to the API server";
 leader_elect: bool = true, Built, "Run controllers only while holding a Lease, so that one of several managers is active";
 leader_elect_lease_duration: Duration = secs(15), Built, "Time after the last renewal of the Lease before other candidates acquire it";
-leader_elect_renew_deadline: Duration = secs(10), Built, "Time for which the leader retries to renew the Lease before it exits. Must be shorter than the lease duration";
+leader_elect_renew_deadline: Duration = secs(10), Built, "Time for which the leader keeps trying to renew the Lease before the process exits. Must be shorter than --leader-elect-lease-duration";
 leader_elect_resource_lock: String = "leases", Built, "Resource of the lock. Only leases is supported";
 leader_elect_resource_name: String = "kube-controller-manager", Built, "Name of the Lease";
 leader_elect_resource_namespace: String = "kube-system", Built, "Namespace of the Lease";
@@ -90,12 +90,12 @@ admin_overrides: String = "all", Built, "Overrides that the admin API accepts: a
 admin_port: i64 = 0, Built, "Separate port for the admin API, with the certificates and authentication of the secure port. 0 to serve it on the secure port";
 
 ["Authentication"]
-authentication_kubeconfig: String = "", Built, "Kubeconfig of the API server for TokenReviews. If empty, requests with tokens are anonymous";
-authentication_skip_lookup: bool = false, Built, "Do not read missing authentication settings from the cluster";
+authentication_kubeconfig: String = "", Built, "Kubeconfig of the API server for TokenReviews. If empty, the in-cluster configuration is used; outside of a cluster, requests with tokens are then anonymous";
+authentication_skip_lookup: bool = false, Built, "Use only the authentication settings of flags; do not read other settings from the cluster";
 authentication_token_webhook_cache_ttl: Duration = secs(10), Built, "Time to cache the results of TokenReviews";
 authentication_tolerate_lookup_failure: bool = false, Built, "Start even if the authentication settings cannot be read from the cluster; requests may then be anonymous";
 client_ca_file: String = "", Built, "File with the CAs of client certificates; the common name is the user name";
-requestheader_allowed_names: Vec<String> = list(&[]), Built, "Common names of proxies that may set user headers. Empty for every certificate of --requestheader-client-ca-file";
+requestheader_allowed_names: Vec<String> = list(&[]), Built, "Common names of proxies that may set user headers. Empty to accept every certificate that a CA in --requestheader-client-ca-file signed";
 requestheader_client_ca_file: String = "", Built, "File with the CAs of the client certificates of proxies that may set user headers";
 requestheader_extra_headers_prefix: Vec<String> = list(&["x-remote-extra-"]), Built, "Prefixes of proxy headers with extra user attributes";
 requestheader_group_headers: Vec<String> = list(&["x-remote-group"]), Built, "Proxy headers with the user's groups";
@@ -104,7 +104,7 @@ requestheader_username_headers: Vec<String> = list(&["x-remote-user"]), Built, "
 
 ["Authorization"]
 authorization_always_allow_paths: Vec<String> = list(&["/healthz", "/readyz", "/livez"]), Built, "Paths that are allowed without authorization. A trailing * matches every suffix";
-authorization_kubeconfig: String = "", Built, "Kubeconfig of the API server for SubjectAccessReviews. If empty, only --authorization-always-allow-paths are allowed";
+authorization_kubeconfig: String = "", Built, "Kubeconfig of the API server for SubjectAccessReviews. If empty, the in-cluster configuration is used; outside of a cluster, only --authorization-always-allow-paths and the group system:masters are then allowed";
 authorization_webhook_cache_authorized_ttl: Duration = secs(10), Built, "Time to cache allowed SubjectAccessReviews";
 authorization_webhook_cache_unauthorized_ttl: Duration = secs(10), Built, "Time to cache denied SubjectAccessReviews";
 
@@ -142,11 +142,11 @@ concurrent_statefulset_syncs: i32 = 5, Built, "Number of StatefulSets to sync co
 concurrent_daemonset_syncs: i32 = 2, Built, "Number of DaemonSets to sync concurrently";
 
 ["Endpoints-controller"]
-concurrent_endpoint_syncs: i32 = 5, Built, "Number of Services to sync Endpoints for concurrently";
+concurrent_endpoint_syncs: i32 = 5, Built, "Number of concurrent syncs of Endpoints, one Service each";
 endpoint_updates_batch_period: Duration = secs(0), Built, "Time to batch Pod changes before Endpoints are written. A longer time means fewer and later writes";
 
 ["Endpointslice-controller"]
-concurrent_service_endpoint_syncs: i32 = 5, Built, "Number of Services to sync EndpointSlices for concurrently, 1 to 50";
+concurrent_service_endpoint_syncs: i32 = 5, Built, "Number of concurrent syncs of EndpointSlices, one Service each; 1 to 50";
 endpointslice_updates_batch_period: Duration = secs(0), Built, "Time to batch Pod changes before EndpointSlices are written. A longer time means fewer and later writes";
 max_endpoints_per_slice: i32 = 100, Built, "Maximum number of endpoints in an EndpointSlice, 1 to 1000";
 
@@ -177,7 +177,7 @@ concurrent_job_syncs: i32 = 5, Built, "Number of Jobs to sync concurrently";
 concurrent_cron_job_syncs: i32 = 5, Built, "Number of CronJobs to sync concurrently";
 
 ["Legacy-serviceaccount-token-cleaner-controller"]
-legacy_service_account_token_clean_up_period: Duration = hours(8760), Built, "Time without use after which a legacy token is deleted";
+legacy_service_account_token_clean_up_period: Duration = hours(8760), Built, "Time without use after which a legacy token is marked as invalid. The token is deleted if it stays unused for the same time again";
 
 ["Namespace-controller"]
 concurrent_namespace_syncs: i32 = 10, Built, "Number of Namespaces to sync concurrently";
@@ -225,7 +225,7 @@ resource_quota_sync_period: Duration = secs(300), Built, "Time between two full 
 ["Serviceaccount-controller"]
 concurrent_serviceaccount_token_syncs: i32 = 5, Built, "Number of service account token Secrets to sync concurrently";
 root_ca_file: String = "", Built, "File with the CAs (PEM) to publish in each namespace and in service account token Secrets";
-service_account_private_key_file: String = "", Built, "File with the private key (PEM, RSA or ECDSA) that signs tokens in Secrets. If empty, no tokens are created";
+service_account_private_key_file: String = "", Built, "File with the private key (PEM, RSA or ECDSA) that signs tokens in Secrets. If empty, token Secrets stay empty";
 
 ["Ttl-after-finished-controller"]
 concurrent_ttl_after_finished_syncs: i32 = 5, Built, "Number of finished Jobs to sync concurrently";
@@ -256,7 +256,7 @@ v: Verbosity = 0_u32, Built, "Log verbosity: 0 for essential messages, 4 for deb
 vmodule: ModuleVerbosity = ModuleVerbosity::default(), Built, "Log verbosity by module, for the text format only: the last segment of the module path, or several segments joined with ::; * and ? are wildcards";
 
 ["Misc"]
-kubeconfig: String = "", Built, "Kubeconfig of the API server. Empty, with --master empty, to use the in-cluster configuration";
+kubeconfig: String = "", Built, "Kubeconfig of the API server. If --kubeconfig and --master are empty, the in-cluster configuration is used";
 master: String = "", Built, "Address of the API server. Overrides the kubeconfig";
 
 ["Global"]
