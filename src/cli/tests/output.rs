@@ -109,7 +109,7 @@ Name:                deployment-controller
 Aliases:             deployment
 Description:         Rolls out.
 Enabled by default:  yes
-Special handling:    started separately from the other controllers
+Special handling:    started before the other controllers
 Critical:            disabling it for more than 1h requires --force
 Feature gates:       Gate (on)
 Desired:             disabled by override
