@@ -131,12 +131,14 @@ fn cells<'a>(measured: &'a str, scenario: &str, figure: &str) -> [&'a str; 3] {
     cells.try_into().unwrap_or_else(|_| panic!("{scenario}: {figure}: three cells are due: {row}"))
 }
 
-/// Returns the sentence that dates a table.
+/// Returns the sentences that date a table.
 fn source(measured: &str) -> String {
     let mut paragraphs = measured.trim_start().split("\n\n");
     let machine = paragraphs.next().and_then(|text| text.split(", ").next()).expect("the machine");
+    let (date, machine) = machine.split_once(": ").expect("the date");
     let rounds = paragraphs.next().and_then(|text| text.split(". ").next()).expect("the rounds");
-    format!("\nMeasured with `make bench`. {machine}. {rounds}.\n")
+    let rounds = if rounds.to_lowercase().contains("one round") { "Each scenario ran once" } else { rounds };
+    format!("\nMeasured with `make bench` on {date}, on {machine}. {rounds}.\n")
 }
 
 /// Returns the table of the measured lead.
