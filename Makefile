@@ -39,7 +39,7 @@ unit: oracle ## Run unit and property tests, and the simulation with fixed seeds
 	cd tests/oracle && go vet -tags standard ./...
 
 soak: export NAMES ?= 1000000
-soak: ## Check that a million names of objects in the simulated cluster do not grow the manager's memory (NAMES=…, ONLY=SORT)
+soak: ## Check that the manager's memory does not grow over a million object names in the simulated cluster (NAMES=…, ONLY=TEXT for kinds whose name contains TEXT)
 	@$(CARGO) test --profile simulate --test simulation -- --ignored --exact --nocapture churn::soak
 
 simulate: ## Simulate clusters with new seeds for a minute (SECONDS=…, FAULTS=0), or repeat one seed with its trace (SEED=…)
@@ -55,7 +55,7 @@ integration: controlplane ## Run the tests on a real API server, and print the s
 	@scripts/integration.sh
 	$(CARGO) test --test differential || { echo "different; playing again" >&2; $(CARGO) test --test differential; }
 
-differ: controlplane ## Compare with kube-controller-manager by new seeds for a minute (SECONDS=…), one seed (SEED=…) or a file of operations (LIST=…)
+differ: controlplane ## Compare Coxswain with kube-controller-manager: new seeds for a minute (SECONDS=…), one seed (SEED=…) or a file of operations (LIST=…)
 	@$(CARGO) test --test differential -- --ignored --exact --nocapture differ
 
 parity-record: controlplane ## Record the outcomes of tests/parity under kube-controller-manager (PARITY=TEXT selects scenarios)
@@ -64,7 +64,7 @@ parity-record: controlplane ## Record the outcomes of tests/parity under kube-co
 metrics-reference: controlplane ## Record the metrics of kube-controller-manager
 	COXSWAIN_PARITY_RECORD=1 $(CARGO) test --test integration the_reference_knows_all_that_the_original_shows
 
-bench: controlplane ## Measure Coxswain next to kube-controller-manager, and run the micro-benchmarks
+bench: controlplane ## Measure Coxswain and kube-controller-manager side by side, and run the micro-benchmarks
 	@scripts/bench.sh
 
 fuzz: ## Fuzz all parsers of input: requests, certificates, expressions, watches, objects, kubeconfigs, flags; a minute each
@@ -88,7 +88,7 @@ docs: ## Regenerate the generated parts of the manual, and build the site in tar
 	COXSWAIN_REGENERATE=1 $(CARGO) test --lib docs::
 	@scripts/book.sh
 
-dashboard: controlplane ## Draw the picture of the dashboard from a run of its test
+dashboard: controlplane ## Render the image of the dashboard from a run of the dashboard test
 	COXSWAIN_REGENERATE=1 $(CARGO) test --test integration prometheus::
 
 clean: ## Remove the build output of this checkout

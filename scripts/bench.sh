@@ -26,7 +26,7 @@ fi
 echo "bench: measuring time and allocations of events, plans and queues" >&2
 env -u INSTRUCTIONS cargo bench --profile dist --bench micro
 if command -v valgrind >/dev/null; then
-    echo "bench: counting instructions, next to the recorded ones of benches/instructions.tsv" >&2
+    echo "bench: counting instructions, and comparing them with the counts in benches/instructions.tsv" >&2
     INSTRUCTIONS=${INSTRUCTIONS:-1} cargo bench --profile dist --bench micro
 else
     echo "bench: skipping the count of instructions: valgrind is not on the PATH" >&2

@@ -13,7 +13,7 @@ code=0
 cat target/book.log >&2
 if [ "$code" != 0 ] || grep -qE '\b(WARN|ERROR)\b' target/book.log; then
     rm -rf target/book
-    echo "book: correct the sources of these messages of mdBook" >&2
+    echo "book: mdBook printed the messages above; correct the Markdown files that they name" >&2
     exit 1
 fi
 # A page in docs/ reaches files outside of docs/ by one `../`, a page in a directory of docs/ by two.

@@ -43,9 +43,9 @@ if [ "$code" != 0 ]; then
     fi
 fi
 if [ -s "$times" ]; then
-    printf '\nslowest tests, in seconds (start of control planes; wait before the test):\n'
+    printf '\nslowest tests, in seconds (in parentheses: start of the control planes; wait before the test):\n'
     sort -rn "$times" | head -15 | awk -F'\t' '{ printf "%8.1f  (%5.1f; %6.1f)  %s\n", $1, $4, $2, $5 }'
     awk -F'\t' '{ tests += 1; took += $1; planes += $3; starting += $4 }
-        END { printf "%8.1f  in %d tests on %d control planes, whose starts took %.1f\n", took, tests, planes, starting }' "$times"
+        END { printf "%8.1f  in total, for %d tests on %d control planes; starting the control planes took %.1f\n", took, tests, planes, starting }' "$times"
 fi
 exit "$code"

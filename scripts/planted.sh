@@ -14,7 +14,7 @@ ids=("$@")
 [ "$*" != build ] || ids=()
 [ "${#ids[@]}" -gt 0 ] || mapfile -t ids < <(awk -F'\t' '$2 == "patch" { print $1 }' $tables/faults.tsv)
 for id in "${ids[@]}"; do
-    grep -q "^# $id: " $tables/faults.patch || { echo "$tables/faults.patch does not plant $id" >&2; exit 2; }
+    grep -q "^# $id: " $tables/faults.patch || { echo "$tables/faults.patch does not contain the fault $id" >&2; exit 2; }
 done
 mkdir -p "$folder"
 exec 9>"$folder/lock"
@@ -64,10 +64,10 @@ judge() {
     fi
     awk '/^=== / { is_story = !/repeats only/ } is_story && /^[0-9]+ operations:$/ { on = 1; next } on && /^  (round [0-9]+:|and [0-9]+ more)/ { exit } on { print substr($0, 3) }' "$log" >"$list"
     if play "$id" "$log.with" LIST="$list"; then
-        printf '%s\tnot found: the list shows a difference by chance\t%s\t%s\t%s\n' "$id" "$took" "$seed" "$first"
+        printf '%s\tnot found: the list of operations did not show the difference again\t%s\t%s\t%s\n' "$id" "$took" "$seed" "$first"
         return 1
     elif ! play "" "$log.without" LIST="$list"; then
-        printf '%s\tnot found: the list shows a difference without the fault, too\t%s\t%s\t%s\n' "$id" "$took" "$seed" "$first"
+        printf '%s\tnot found: the list of operations also shows a difference without the fault\t%s\t%s\t%s\n' "$id" "$took" "$seed" "$first"
         return 1
     fi
     printf '%s\tfound\t%s\t%s\t%s\n' "$id" "$took" "$seed" "$first"

@@ -131,12 +131,14 @@ fn cells<'a>(measured: &'a str, scenario: &str, figure: &str) -> [&'a str; 3] {
     cells.try_into().unwrap_or_else(|_| panic!("{scenario}: {figure}: three cells are due: {row}"))
 }
 
-/// Returns the sentence that dates a table.
+/// Returns the sentences that date a table.
 fn source(measured: &str) -> String {
     let mut paragraphs = measured.trim_start().split("\n\n");
     let machine = paragraphs.next().and_then(|text| text.split(", ").next()).expect("the machine");
+    let (date, machine) = machine.split_once(": ").expect("the date");
     let rounds = paragraphs.next().and_then(|text| text.split(". ").next()).expect("the rounds");
-    format!("\nMeasured with `make bench`. {machine}. {rounds}.\n")
+    let rounds = if rounds.to_lowercase().contains("one round") { "Each scenario ran once" } else { rounds };
+    format!("\nMeasured with `make bench` on {date}, on {machine}. {rounds}.\n")
 }
 
 /// Returns the table of the measured lead.
@@ -185,23 +187,26 @@ fn sizing() -> String {
 
 fn controllers() -> String {
     let built = REGISTRY.iter().filter(|row| row.build.is_some()).count();
+    let cloud = REGISTRY.iter().filter(|row| row.build.is_none() && row.cloud).count();
     let mut table = format!(
-        "{built} of {} are built.\n\n| controller | alias | state |\n|---|---|---|\n",
+        "Coxswain implements {built} of {} controllers. The other {cloud} run only in a cloud controller manager; KCM \
+         does not run them either.\n\n| controller | alias | state |\n|---|---|---|\n",
         REGISTRY.len()
     );
     for row in REGISTRY {
         let state = match row.build {
-            Some(_) => "**built**",
-            // So does the original, whatever its flags say.
-            None if row.cloud => "never runs here: it is for a cloud controller manager",
-            None => "not yet",
+            Some(_) => "**implemented**",
+            // KCM does not run it either, regardless of its flags.
+            None if row.cloud => "runs only in a cloud controller manager",
+            None => "not implemented yet",
         };
         let mut state = state.to_owned();
         if row.default == DefaultState::Off {
             state.push_str(", off by default");
         }
         if !row.gates.is_empty() {
-            let _ = write!(state, ", behind {}", row.gates.join(", "));
+            let gates = if row.gates.len() == 1 { "feature gate" } else { "feature gates" };
+            let _ = write!(state, ", needs the {gates} {}", row.gates.join(", "));
         }
         let _ = writeln!(table, "| {} | {} | {state} |", row.name, row.aliases.join(", "));
     }

@@ -72,7 +72,7 @@ fn run(startup: Startup) -> anyhow::Result<()> {
         tracing::debug!(flag = name, value, "Flag set");
     }
     for warning in warnings {
-        tracing::warn!(flag = warning.flag, reason = warning.message, "Check this flag");
+        tracing::warn!(flag = warning.flag, reason = warning.message, "Warning about a flag");
     }
     let runtime = runtime()?;
     if let Some(held_back) = held_back.clone() {

@@ -39,7 +39,7 @@ impl What {
             Self::Cpu => "CPU, s".to_owned(),
             Self::Settled => "settled RSS, MiB".to_owned(),
             Self::Peak => "peak RSS, MiB".to_owned(),
-            Self::Writes => "write requests but for Leases".to_owned(),
+            Self::Writes => "write requests without Leases".to_owned(),
             Self::Reads => "read requests".to_owned(),
             Self::Received => "received, MiB".to_owned(),
             Self::Latency(percentile) => format!("latency p{percentile}, ms"),

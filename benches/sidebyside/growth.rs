@@ -32,7 +32,7 @@ pub(crate) fn derive(outcomes: &[Outcome]) -> Option<Outcome> {
         (whole(memory_growth()), Target::Value(FLAT)),
         (whole(cpu_growth()), Target::Value(FLAT)),
     ];
-    let about = "Differences between the starts above, each pod with its ConfigMap and its Secret.";
+    let about = "Differences between the starts above. Each pod has a ConfigMap and a Secret.";
     let mut outcome = Outcome::new("growth with the cluster".to_owned(), about.to_owned(), &[], targets);
     for program in [Program::Go, Program::Coxswain] {
         for round in 0.. {
@@ -81,9 +81,9 @@ fn above(pods: usize) -> What {
 }
 
 fn memory_growth() -> What {
-    What::Derived("growth of RSS per pod, last level by first".to_owned(), 2)
+    What::Derived("RSS per pod with most pods, divided by that with fewest".to_owned(), 2)
 }
 
 fn cpu_growth() -> What {
-    What::Derived("growth of CPU per pod, last level by first".to_owned(), 2)
+    What::Derived("CPU per pod with most pods, divided by that with fewest".to_owned(), 2)
 }

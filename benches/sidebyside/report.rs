@@ -103,12 +103,12 @@ impl Report {
 
     fn markdown(&self, outcomes: &[&Outcome]) -> String {
         let mut text = format!(
-            "{}{}\n\n{}{}. Unless a scenario says otherwise, with all controllers that are built ({}) and \
-             `--kube-api-qps=100 --kube-api-burst=200`.\n\n![Ratios by scenario](sidebyside.svg)\n\n",
+            "{}{}\n\n{}{}. Unless a scenario names other flags, each manager runs all controllers that are on by default ({}), \
+             with `--kube-api-qps=100 --kube-api-burst=200`.\n\n![Ratios by scenario](sidebyside.svg)\n\n",
             self.caveat(),
             self.machine.words(),
             self.rounds(),
-            if self.is_repeated() { ", and in brackets the least and the most" } else { "" },
+            if self.is_repeated() { ", with the minimum and the maximum in parentheses" } else { "" },
             controllers(&[]).len(),
         );
         lead(&mut text, outcomes);
@@ -143,9 +143,9 @@ fn with_targets<'a>(outcomes: &[&'a Outcome]) -> impl Iterator<Item = (&'a Outco
 
 /// The figures with a target, and whether it is reached.
 fn lead(text: &mut String, outcomes: &[&Outcome]) {
-    text.push_str("### The lead to reach\n\n");
+    text.push_str("### Targets\n\n");
     text.push_str(
-        "| scenario | figure | to reach | Go | Coxswain | ratio | |\n|---|---|---|---:|---:|---:|---|\n",
+        "| scenario | figure | target | Go | Coxswain | ratio | |\n|---|---|---|---:|---:|---:|---|\n",
     );
     for (outcome, row) in with_targets(outcomes) {
         let Some(target) = row.target else { continue };

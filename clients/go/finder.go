@@ -87,7 +87,7 @@ type Finder struct {
 }
 
 // ErrNotVouchedFor is the error for a replica that is not trusted with the caller's token.
-var ErrNotVouchedFor = errors.New("coxswain: refusing to send a token: only its own Lease identifies this replica; " +
+var ErrNotVouchedFor = errors.New("coxswain: refusing to send a token: nothing but the replica's own Lease confirms the replica's identity; " +
 	"set Options.CAFile, Options.ServerName, a client certificate, ClusterCAFile or TrustAnnounced")
 
 func (f Finder) check() error {

@@ -200,7 +200,7 @@ if [ -n "${SBOM:-}" ]; then
     [ -e "$release" ] || die "no package base-files for $debian in $PACKAGES: deploy/image/packages.sh $debian DIRECTORY downloads the packages"
     # The CA certificates are those of this machine.
     [ "$(. "$release" && echo "${VERSION_ID:-}")" = "$(. /usr/lib/os-release && echo "${VERSION_ID:-}")" ] ||
-        die "the packages in $PACKAGES belong to another release of Debian than this machine's"
+        die "the packages in $PACKAGES belong to a different Debian release than this machine"
     install -m 644 "$release" "$root/etc/os-release"
     note_origin etc/os-release "$release"
     mkdir -p "$root/var/lib/dpkg/status.d"

@@ -80,7 +80,7 @@ impl AdminMetrics {
             )?,
             overrides: registrar.int_gauges(
                 "coxswain_overrides",
-                "Overrides known to this replica, by order (enabled, disabled) or problem (invalid, unknown controller).",
+                "Overrides known to this replica, by desired state (enabled, disabled) or problem (invalid, unknown controller).",
                 &["order"],
             )?,
             override_ends: registrar.gauges(

@@ -90,7 +90,10 @@ pub(super) fn add(command: Command) -> Command {
         .arg(
             option("trust-announced-authority", "", SECURITY)
                 .action(ArgAction::SetTrue)
-                .help("Trust the CA in a replica's Lease with a token; Lease writers can then steal it"),
+                .help(
+                    "Send the token to a replica whose CA is known only from the replica's Lease; accounts that can write \
+                     Leases can then steal the token",
+                ),
         )
         .arg(
             option("tls-server-name", "NAME", SECURITY)
@@ -171,7 +174,7 @@ fn parse_object_name(text: &str) -> Result<String, String> {
     if has_ends && text.bytes().all(|byte| is_plain(byte) || matches!(byte, b'-' | b'.')) {
         return Ok(text.to_owned());
     }
-    Err("allowed are lower-case letters, digits, - and .; the first and last must be a letter or digit"
+    Err("use only lower-case letters, digits, - and .; the first and last characters must be a letter or digit"
         .to_owned())
 }
 

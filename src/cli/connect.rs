@@ -242,7 +242,7 @@ impl Session {
     /// Reads a page of the replica's port, of at most `limit` bytes.
     ///
     /// # Errors
-    /// The replica cannot be reached, refuses the caller, serves the admin API alone, or does not answer in time; or the page is too long.
+    /// The replica cannot be reached, refuses the caller, serves only the admin API, or does not answer in time; or the page is too long.
     pub(super) async fn page(&self, path: &'static str, limit: usize) -> Result<String, String> {
         let request =
             http::Request::get(path).body(tonic::body::Body::empty()).map_err(|error| causes(&error))?;
@@ -251,12 +251,12 @@ impl Session {
             let channel = channel.ready().await.map_err(|error| causes(&*error))?;
             let response = channel.call(request).await.map_err(|error| causes(&*error))?;
             let (status, headers) = (response.status(), response.headers());
-            // A port that serves the admin API alone treats every path as a gRPC call.
+            // A port that serves only the admin API treats every path as a gRPC call.
             if headers
                 .get("content-type")
                 .is_some_and(|form| form.as_bytes().starts_with(b"application/grpc"))
             {
-                return Err(format!("GET {path}: {} serves the admin API alone", self.address));
+                return Err(format!("GET {path}: {} serves only the admin API", self.address));
             }
             let body = Limited::new(response.into_body(), limit).collect().await;
             let body = body.map_err(|error| format!("GET {path}: {}", causes(&*error)))?;

@@ -36,7 +36,7 @@ Exit codes:
   0  done
   1  failed
   2  invalid flag, argument or file
-  3  no replica could be reached, or no API server to find one
+  3  no replica could be reached, or no API server answered the search for replicas
   4  unauthenticated or forbidden
   5  controller, queue, object, Lease or replica not found
   6  precondition failed, or concurrent change

@@ -22,12 +22,12 @@ use crate::admin::proto::GetLeaderRequest;
 use coxswain_machinery::client::ApiClient;
 
 /// Why a replica is not called by someone who has a token and nothing else.
-const NOT_VOUCHED_FOR: &str = "refusing to send a token: only its own Lease identifies this replica; use \
-     --certificate-authority, --server, --tls-server-name or a client certificate, or accept the risk with \
+const NOT_VOUCHED_FOR: &str = "refusing to send a token: nothing but the replica's own Lease confirms the replica's identity; \
+     use --certificate-authority, --server, --tls-server-name or a client certificate, or accept the risk with \
      --trust-announced-authority";
 /// What to say besides when the authority that a replica has announced was not trusted.
-const SET_ASIDE: &str = "; with a token, the CA in the replica's Lease is not trusted; use a client certificate or \
-     --trust-announced-authority";
+const SET_ASIDE: &str = "; the client does not trust the CA in the replica's Lease when it sends a token; use a client \
+     certificate or --trust-announced-authority";
 
 /// Who is to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,7 +138,8 @@ impl Finder {
         let api = identity.api(token.as_ref()).await?;
         api.ok_or_else(|| {
             CliError::Usage(
-                "--server: this command uses the cluster's API server; use --kubeconfig".to_owned(),
+                "--server is not sufficient: this command calls the cluster's API server; use --kubeconfig"
+                    .to_owned(),
             )
         })
     }

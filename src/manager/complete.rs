@@ -278,7 +278,7 @@ impl Completed {
         let Some(message) = inherited(&self.overrides.set(), started, self.event_logger.now()) else {
             return;
         };
-        tracing::warn!(overrides = message, "Inherited overrides are active");
+        tracing::warn!(overrides = message, "Overrides that are older than every running replica are active");
         let regarding = self.overrides.lease();
         let event = EventSpec { regarding, warning: true, reason: "OverridesInherited", message };
         let journal = Arc::clone(&self.journal);
@@ -474,8 +474,8 @@ fn is_own_output(config: &Config, connection: &Connection) -> Result<bool, Manag
         Some(path) => Err(ManagerError::File {
             flag: "root-ca-file",
             path: path.to_owned(),
-            why: "the file is projected from the ConfigMap kube-root-ca.crt, which this manager publishes; use a file of the \
-                  cluster's CA that does not depend on it, such as /etc/coxswain/keys/ca.crt"
+            why: "the file is projected from the ConfigMap kube-root-ca.crt, which this manager publishes; use a \
+                  file with the cluster's CA that does not depend on this ConfigMap, such as /etc/coxswain/keys/ca.crt"
                 .to_owned(),
         }),
     }

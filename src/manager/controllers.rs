@@ -117,7 +117,7 @@ impl Controllers {
             tracing::warn!(
                 phase = Phase::NotImplemented.name(),
                 controllers = missing.join(","),
-                "Enabled controllers are not implemented"
+                "Some enabled controllers are not implemented and do not run"
             );
         }
     }

@@ -33,7 +33,7 @@ const LONGEST: usize = 1 << 20;
 const CHECK: &str = "leasePolicy";
 /// The remark while the policy cannot be read.
 const FORBIDDEN: &str =
-    "read the admission policy coxswain-leases: forbidden; apply the ClusterRole of this version";
+    "read the admission policy coxswain-leases: forbidden; apply the manager's ClusterRole of this version";
 
 /// Holds the state of the policy as it was last read.
 pub(super) struct LeasePolicy {
@@ -137,7 +137,8 @@ impl LeasePolicy {
                 tracing::warn!(
                     policy = NAME,
                     finding,
-                    "Accounts that can write Leases in kube-system can disable controllers; apply deploy/kustomize/base"
+                    "The Lease admission policy is missing or different, so accounts that can write Leases in kube-system can \
+                     disable controllers; apply deploy/kustomize/base"
                 );
             }
         }

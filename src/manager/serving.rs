@@ -266,7 +266,9 @@ async fn reviews(
         } else if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
             Connection::load(None, None).await?
         } else {
-            tracing::warn!("Callers are not reviewed by the cluster, because --{flag} is unset");
+            tracing::warn!(
+                "Callers are not checked by the API server (TokenReview or SubjectAccessReview), because --{flag} is unset"
+            );
             return Ok(None);
         };
         client_of(manager, connection, name).await?

@@ -50,8 +50,8 @@ impl Scenario for Attach {
 
     fn about(&self) -> String {
         format!(
-            "{} pods with a volume of a CSI driver each start on {} nodes, whose attacher answers at once, and go again. \
-             --kube-api-qps never limits.",
+            "{} pods, each with one CSI volume, start on {} nodes and are deleted. The simulated attacher answers at once. \
+             --kube-api-qps is so high that it never delays a request.",
             self.pods,
             self.nodes()
         )

@@ -95,8 +95,8 @@ impl Scenario for Autoscaling {
 
     fn about(&self) -> String {
         format!(
-            "{} HorizontalPodAutoscalers of a Deployment each follow the CPU of its pod: nothing changes for two periods of {} s, and \
-             then what pods use goes up, down, and further up. --kube-api-qps never limits.",
+            "{} HorizontalPodAutoscalers, each for its own Deployment with one pod, scale by CPU use. CPU use is constant for two \
+             periods of {} s, and then rises, falls, and rises higher. --kube-api-qps is so high that it never delays a request.",
             self.count,
             PERIOD.as_secs()
         )

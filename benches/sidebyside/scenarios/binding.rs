@@ -94,8 +94,8 @@ impl Scenario for Binding {
 
     fn about(&self) -> String {
         format!(
-            "{} volumes are there, and {} claims that any of them would do for come at once, and are bound. --kube-api-qps never \
-             limits.",
+            "{} volumes exist. {} claims, each of which fits any volume, are created at once and are bound. --kube-api-qps is so \
+             high that it never delays a request.",
             CHOICE * self.claims,
             self.claims
         )

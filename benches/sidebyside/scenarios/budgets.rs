@@ -57,7 +57,7 @@ impl Scenario for Budgets {
     fn about(&self) -> String {
         format!(
             "{} Deployments of {REPLICAS} pods, each with a PodDisruptionBudget, are created and get another image. Then one pod of \
-             each is evicted. --kube-api-qps never limits.",
+             each is evicted. --kube-api-qps is so high that it never delays a request.",
             self.count
         )
     }

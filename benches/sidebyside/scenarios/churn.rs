@@ -85,8 +85,8 @@ impl Scenario for Churn {
     fn about(&self) -> String {
         let (services, endpoints, flips, rate) = (self.services, self.endpoints, self.flips, self.rate);
         format!(
-            "{services} Services with {endpoints} pods each; {flips} pods turn unready, and then ready again, {rate} a \
-             second. --kube-api-qps never limits."
+            "Number of Services: {services}, with {endpoints} pods each. {flips} pods become unready and then ready again, {rate} \
+             changes per second. --kube-api-qps is so high that it never delays a request."
         )
     }
 

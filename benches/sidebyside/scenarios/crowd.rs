@@ -45,9 +45,9 @@ impl Scenario for Crowded {
 
     fn about(&self) -> String {
         format!(
-            "{} All the while 10,000 strangers a minute come to the secure port: connections that do nothing, pages, streams, \
-             requests with made-up tokens for made-up paths. What they cost is in the figures. A latency is that of /healthz, \
-             which is asked for four times a second by new connections.",
+            "{} Meanwhile, 10,000 unauthenticated callers per minute connect to the secure port: idle connections, pages, streams, \
+             and requests with invalid tokens for random paths. The figures include the cost of these callers. A latency is the \
+             response time of /healthz, which new connections request four times a second.",
             self.rollouts.about()
         )
     }

@@ -41,8 +41,8 @@ impl Scenario for DaemonSets {
 
     fn about(&self) -> String {
         format!(
-            "{} DaemonSets run a pod on each of {} nodes, get another image, a tenth of the nodes at a time, and are deleted in \
-             the foreground.",
+            "{} DaemonSets run a pod on each of {} nodes. They get another image, on a tenth of the nodes at a time, and are \
+             deleted in the foreground.",
             self.sets, self.nodes
         )
     }

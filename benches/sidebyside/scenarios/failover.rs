@@ -37,7 +37,7 @@ impl Scenario for Failover {
     fn about(&self) -> String {
         let signal = if self.kill { "SIGKILL" } else { "SIGTERM" };
         format!(
-            "Two replicas with the default durations of leader election; the leader gets {signal}. Counted from the signal."
+            "Two replicas run with the default durations of leader election. The leader gets {signal}. Times run from the signal."
         )
     }
 

@@ -175,8 +175,8 @@ impl Scenario for Fleet {
 
     fn about(&self) -> String {
         format!(
-            "{} nodes renew their Leases every {} s, and nothing else happens, for {} s: what a cluster pays all day. All \
-             controllers run.",
+            "{} nodes renew their Leases every {} s, and nothing else happens, for {} s. This is the constant load of an idle \
+             cluster. All controllers run.",
             self.nodes,
             PERIOD.as_secs(),
             self.lasts.as_secs()
@@ -238,7 +238,7 @@ impl Scenario for Zone {
     fn about(&self) -> String {
         format!(
             "{} of {} nodes, all in one zone, stop renewing their Leases. Each has {PODS_OF_A_NODE} pods without tolerations. The nodes \
-             are tainted ({RATE}), and the pods are marked and evicted. --kube-api-qps never limits.",
+             are tainted ({RATE}), and the pods are marked and evicted. --kube-api-qps is so high that it never delays a request.",
             self.lost().len(),
             self.nodes
         )

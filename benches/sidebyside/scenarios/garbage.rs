@@ -48,8 +48,8 @@ impl Scenario for Garbage {
 
     fn about(&self) -> String {
         format!(
-            "{} ConfigMaps in trees of {TREE} (fans, and chains of {CHAIN}), whose roots are deleted, half in the background, \
-             half in the foreground; a tenth stays. --kube-api-qps never limits.",
+            "{} ConfigMaps form trees of {TREE} (fans, and chains of {CHAIN}). The roots of the trees are deleted, half in the \
+             background, half in the foreground; a tenth of the trees stays. --kube-api-qps is so high that it never delays a request.",
             self.trees * (TREE + 1)
         )
     }

@@ -34,7 +34,7 @@ impl Scenario for Idle {
 
     fn about(&self) -> String {
         format!(
-            "{} s in an empty cluster, as the leader, which renews its Lease; and the start before.",
+            "The manager starts in an empty cluster, leads, and renews its Lease for {} s. CPU and requests do not include the start.",
             self.lasts.as_secs()
         )
     }

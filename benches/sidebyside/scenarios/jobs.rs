@@ -94,8 +94,8 @@ impl Scenario for Storm {
 
     fn about(&self) -> String {
         format!(
-            "{} Jobs of {STORM_COMPLETIONS} pods come at once and run to completion, and each of {} CronJobs of every minute has \
-             a Job that succeeds.",
+            "{} Jobs of {STORM_COMPLETIONS} pods are created at once and run to completion. Each of {} CronJobs, which are due every \
+             minute, has a Job that succeeds.",
             self.jobs, self.cron_jobs
         )
     }

@@ -41,8 +41,8 @@ impl Scenario for NotReady {
 
     fn about(&self) -> String {
         format!(
-            "A node with {} pods falls silent. 20 s later ({GRACE}) it and its pods are marked as not ready, and the pods are \
-             evicted after {} s more.",
+            "A node with {} pods stops renewing its Lease. 20 s later ({GRACE}), the node and its pods are marked as not ready. The \
+             pods are evicted another {} s later.",
             self.pods,
             TOLERATED.as_secs()
         )

@@ -28,8 +28,8 @@ impl Scenario for Relist {
 
     fn about(&self) -> String {
         format!(
-            "The API server is stopped and started in a cluster with {0} pods, {0} ConfigMaps and {0} Secrets. Counted from \
-             its stop, until a new Deployment has its pod (wall time), and until the process rests (the others).",
+            "The API server is stopped and started in a cluster with {0} pods, {0} ConfigMaps and {0} Secrets. Wall time runs from \
+             the stop until a new Deployment has its pod. The other figures run from the stop until the process is idle.",
             self.pods
         )
     }

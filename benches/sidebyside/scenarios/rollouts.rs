@@ -51,8 +51,8 @@ impl Scenario for Rollouts {
 
     fn about(&self) -> String {
         let limit = match self.qps {
-            Qps::Usual => "with the flags of all",
-            Qps::Unlimited => "with --kube-api-qps so high that it never limits",
+            Qps::Usual => "with the common flags",
+            Qps::Unlimited => "with --kube-api-qps so high that it never delays a request",
         };
         format!(
             "{} Deployments of {REPLICAS} pods are created, get another image, and are deleted in the foreground, {limit}.",

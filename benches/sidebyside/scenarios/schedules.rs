@@ -41,8 +41,8 @@ impl Scenario for CronJobs {
     fn about(&self) -> String {
         let count = self.count;
         format!(
-            "{count} CronJobs come due at every minute, for {MINUTES} minutes. Their Jobs are suspended. A latency is the time \
-             from an activation until a watch shows its Job."
+            "{count} CronJobs are due every minute, for {MINUTES} minutes. Their Jobs are suspended. A latency is the time \
+             from an activation until a watch shows the Job of that activation."
         )
     }
 
@@ -135,8 +135,8 @@ impl Scenario for Cleanup {
 
     fn about(&self) -> String {
         format!(
-            "{} finished Jobs whose time to live is over are there when the manager starts, and are deleted. --kube-api-qps \
-             never limits.",
+            "{} finished Jobs with an expired TTL exist when the manager starts. The manager deletes them. --kube-api-qps is so \
+             high that it never delays a request.",
             self.jobs
         )
     }

@@ -45,8 +45,9 @@ impl Scenario for Signing {
 
     fn about(&self) -> String {
         format!(
-            "{} CertificateSigningRequests of kubelets, with a P-256 key, come at once, and are approved and signed. A latency is the \
-             time from a request until a watch shows its certificate. --kube-api-qps never limits.",
+            "{} CertificateSigningRequests of kubelets, each with a P-256 key, are created at once, and are approved and signed. A \
+             latency is the time from the creation of a request until a watch shows its certificate. --kube-api-qps is so high that \
+             it never delays a request.",
             self.count
         )
     }

@@ -42,8 +42,8 @@ impl Scenario for Start {
 
     fn about(&self) -> String {
         format!(
-            "From the start of the process until a Deployment that was there before has its pod (wall time), and until the \
-             process rests (the others), with {0} pods, {0} ConfigMaps and {0} Secrets.",
+            "Wall time runs from the start of the process until an existing Deployment gets its pod. The other figures run until \
+             the process is idle. The cluster has {0} pods, {0} ConfigMaps and {0} Secrets.",
             self.pods
         )
     }

@@ -31,8 +31,8 @@ impl Scenario for StatefulSets {
 
     fn about(&self) -> String {
         format!(
-            "{} StatefulSets of {REPLICAS} pods are created, one pod after the other, get another image, and are deleted in \
-             the foreground.",
+            "{} StatefulSets of {REPLICAS} pods are created, one pod after another. They get another image, and are deleted in the \
+             foreground.",
             self.sets
         )
     }

@@ -216,8 +216,8 @@ export class NotVouchedForError extends Error {
 
   constructor() {
     super(
-      "refusing to send a token: only its own Lease identifies this replica; set caFile, serverName, a client " +
-        "certificate, clusterCaFile or trustAnnounced",
+      "refusing to send a token: nothing but the replica's own Lease confirms the replica's identity; set caFile, " +
+        "serverName, a client certificate, clusterCaFile or trustAnnounced",
     );
   }
 }

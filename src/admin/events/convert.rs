@@ -51,7 +51,7 @@ impl LogEvent {
             },
             Body::ReconcileFailed { error, .. } => format!("failed: {error}"),
             Body::ReconcileRequeued { cause, delay, .. } => match cause {
-                Requeue::Failure => format!("retry after a failure in {delay:.1?}"),
+                Requeue::Failure => format!("retry in {delay:.1?} after a failure"),
                 Requeue::Planned => format!("planned requeue in {delay:.1?}"),
                 Requeue::StaleCache => {
                     "retry once the cache contains the controller's last writes".to_owned()

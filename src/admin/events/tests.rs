@@ -406,7 +406,7 @@ fn what_is_sent_is_what_a_client_reads() {
             "started, attempt 3",
             "120 steps (1.5ms)",
             "failed: quota",
-            "retry after a failure in 1.0s",
+            "retry in 1.0s after a failure",
             "create pods shop/web-1: 409 Conflict",
             "STARTING → FAILED: no client",
             "b holds kube-system/kube-controller-manager",

@@ -33,7 +33,7 @@ pub fn by_hand(before: &OverrideSet, after: &OverrideSet, now: Timestamp) -> Vec
         let order = match entry.order {
             Order::Enabled => "enabled",
             Order::Disabled => "disabled",
-            Order::Default => "set to the flags' default",
+            Order::Default => "reset to the state that the flags select",
         };
         let user = &entry.user;
         add(name, format!("the override of {name} was edited outside the admin API: {order}, user {user:?}"));

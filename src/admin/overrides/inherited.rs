@@ -23,7 +23,8 @@ pub fn inherited(
     (!lines.is_empty()).then(|| {
         let overrides = lines.join(", ");
         format!(
-            "overrides from before the start of all running replicas are active: {overrides}; use coxswain reset to remove them"
+            "overrides that are older than every running replica are active: {overrides}; use coxswain reset NAME to remove an override \
+             that is no longer needed"
         )
     })
 }

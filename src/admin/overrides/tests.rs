@@ -368,7 +368,7 @@ fn what_no_replica_did_is_told_once() {
     assert!(told(&edited, &edited).is_empty());
     // Withdrawn by hand, or taken out; what orders nothing, and did not, is nobody's business.
     let withdrawn = set_of(&[("a-controller", hand(Order::Default))]);
-    assert!(told(&edited, &withdrawn)[0].contains("set to the flags' default"));
+    assert!(told(&edited, &withdrawn)[0].contains("reset to the state that the flags select"));
     assert_eq!(
         told(&edited, &withdrawn)[1],
         "the override of b-controller was removed outside the admin API"

@@ -181,7 +181,8 @@ impl Shared {
         if !perhaps.is_empty() {
             return Err(unknown(perhaps));
         }
-        let message = format!("write the overrides: {TRIES} concurrent changes");
+        let message =
+            format!("write the overrides: gave up after {TRIES} attempts because of concurrent changes");
         Err(Status::from(ErrorReply::new(Reason::Contention, message).retry_after(RETRY)).into())
     }
 

@@ -209,7 +209,7 @@ impl StreamPlaces {
         let (records, most) = &self.user_records;
         let share = records.take(&user.name, *most).ok_or_else(|| {
             refused(format!(
-                "user {:?} has {most} changes with unwritten Events, which is the maximum",
+                "user {:?} has {most} changes whose Kubernetes Events are not written yet, which is the maximum",
                 user.name
             ))
         })?;

@@ -150,6 +150,6 @@ pub(super) fn answers_in<F: Feed>(
 
 fn expired() -> Status {
     let message =
-        "the stream reached its maximum age of about 30 minutes; open it again with current credentials";
+        "the stream reached its maximum age (at most 30 minutes); open it again with current credentials";
     ErrorReply::new(Reason::StreamExpired, message).retry_after(REOPEN).into()
 }

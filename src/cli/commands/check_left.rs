@@ -14,9 +14,10 @@ pub(super) fn command() -> Command {
     Command::new("check-left")
         .about("Check that no kube-controller-manager runs these controllers")
         .after_help(
-            "Reads --controllers of the pods in kube-system with the label component=kube-controller-manager. Run it before\n\
-             you enable the controllers in Coxswain: a kube-controller-manager with the old list would also run them.\n\
-             A pod that starts a script is refused, because its flags cannot be read.",
+            "Reads --controllers of the pods in kube-system with the label component=kube-controller-manager. Run this \
+             command before you enable the controllers in Coxswain, because a kube-controller-manager whose --controllers is not \
+             changed yet would also run them. The check fails if it finds no kube-controller-manager. It also fails if a pod starts \
+             a script, because the flags in a script cannot be read.",
         )
         .arg(
             Arg::new("name")

@@ -64,7 +64,7 @@ pub(super) async fn run_show(matches: &ArgMatches, context: &Context) -> Result<
     context.screen.print(&text)
 }
 
-const FLAGS_DIFFER: &str = "warning: this replica's flags differ from the leader's, whose flags apply; use --server to call the leader";
+const FLAGS_DIFFER: &str = "warning: this replica's flags differ from the leader's flags, which apply; use --server to call the leader";
 
 fn filter(matches: &ArgMatches) -> ControllerFilter {
     ControllerFilter {

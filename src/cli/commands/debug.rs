@@ -47,8 +47,9 @@ pub(super) fn command() -> Command {
             Command::new("dump")
                 .about("Write a support bundle of the leader, or of the replica given by --server")
                 .after_help(
-                    "contents.json in the bundle lists its parts, and the reason for each part that could not be read. Tokens, passwords and\n\
-                     private keys are removed; names of objects, users and addresses remain. Exit code 1: parts are missing.",
+                    "contents.json in the bundle lists the parts, and the reason for each part that could not be read. The command removes \
+                     tokens, passwords and private keys, and keeps names of objects, users and addresses. Exit code 1: parts are \
+                     missing.",
                 )
                 .arg(
                     valued("output", "FILE", "New file to write [default: coxswain-dump-TIME.tar.gz]")
@@ -81,7 +82,7 @@ async fn dump(matches: &ArgMatches, context: &Context) -> Result<(), CliError> {
         Err(error) => {
             bundle.add(
                 "replica.json",
-                "everything that a replica answers",
+                "all data read from a replica",
                 Err(format!("{UNREAD}: {}", error.text())),
             );
             json!(null)
@@ -167,7 +168,7 @@ async fn collect(bundle: &mut Bundle, session: &Session, context: &Context) {
         }
     }
     let tasks = failure.map_or_else(|| pretty(&tasks.into()), Err);
-    bundle.add("tasks.json", "for each queue: running, failing and waiting keys", tasks);
+    bundle.add("tasks.json", "for each queue: keys in flight, failing keys and waiting keys", tasks);
     bundle.add("events.jsonl", "events of the replica's log", events(session).await);
     for (page, file, about) in PAGES {
         let text = session.page(page, LONGEST_PART).await;

@@ -24,7 +24,8 @@ pub(super) fn command() -> Command {
     Command::new("events")
         .about("Show a replica's recent events, or follow them with -f")
         .after_help(
-            "Without --tail and --since, the command prints all events in the replica's log; with -f, the last 10 and new events.\n\
+            "Without --tail and --since, the command prints all events in the replica's log. With -f, it prints the last 10 \
+             events and then new ones.\n\
              Each replica keeps its own bounded log. The command calls the leader if there is one. When the leader \
              stops, -f continues with the next leader.",
         )
@@ -38,7 +39,7 @@ pub(super) fn command() -> Command {
             valued("since", "SEQ", "Start after the event with this sequence number (see -o wide)")
                 .value_parser(clap::value_parser!(u64)),
         )
-        .arg(valued("log", "ID", "Log ID of the --since number; fails if the replica has another log").requires("since"))
+        .arg(valued("log", "ID", "ID of the log that --since refers to; fails if the replica has another log").requires("since"))
         .arg(many(valued("controller", "NAME", "Filter by controller name or alias")))
         .arg(many(choice("type", &names::event_types(), "Filter by event type")))
         .arg(many(namespace("Filter by the object's namespace")))

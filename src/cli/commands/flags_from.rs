@@ -18,7 +18,7 @@ pub(super) fn command() -> Command {
         .after_help(
             "Deployment: coxswain flags-from /etc/kubernetes/manifests/kube-controller-manager.yaml \\\n                \
              --file deploy/kustomize/overlays/cluster/flags.yaml\n\
-             Static pod: coxswain install static-pod, of which --as static-pod is the earlier name",
+             Static pod: use coxswain install static-pod, which replaces flags-from --as static-pod",
         )
         .arg(
             Arg::new("manifest")

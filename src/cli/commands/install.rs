@@ -15,17 +15,19 @@ const MANIFEST: &str = "/etc/kubernetes/manifests/kube-controller-manager.yaml";
 
 pub(super) fn command() -> Command {
     Command::new("install")
-        .about("Prepares a node for Coxswain")
+        .about("Prepare a node for Coxswain")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .disable_help_subcommand(true)
         .subcommand(
             Command::new("static-pod")
-                .about("Converts the manifest of kube-controller-manager into a static pod of Coxswain")
+                .about("Convert the manifest of kube-controller-manager into a static pod of Coxswain")
                 .after_help(
-                    "Changes the image, the program, and the user where the manifest names none; every flag, mount and other field stays.\n\
-                     --output may be the manifest itself: a copy of kube-controller-manager's is kept outside of its directory, because the\n\
-                     kubelet runs every file there. Without --output the result is printed.",
+                    "Changes the image and the command, and sets the user root if the manifest sets no user. Every flag, mount and \
+                     other field stays.\n\
+                     --output may name the same file as --from. The previous file is then copied to --backup, outside of the manifest \
+                     directory, because the kubelet runs every file in the manifest directory. Without --output, the command \
+                     prints the result.",
                 )
                 .arg(
                     valued("from", "FILE", "Manifest of the static pod kube-controller-manager")
@@ -35,10 +37,10 @@ pub(super) fn command() -> Command {
                 .arg(valued(
                     "image",
                     "IMAGE",
-                    "Image of Coxswain, with its registry and tag [default: that of a manifest that runs Coxswain]",
+                    "Image of Coxswain, with registry and tag [default: the image in --from, if it runs Coxswain]",
                 ))
                 .arg(
-                    valued("output", "FILE", "File to write, for its owner alone [default: standard output]")
+                    valued("output", "FILE", "File to write with mode 0600 [default: standard output]")
                         .short('o')
                         .value_parser(value_parser!(PathBuf)),
                 )
@@ -46,7 +48,7 @@ pub(super) fn command() -> Command {
                     valued(
                         "backup",
                         "FILE",
-                        "Copy of the manifest that --output replaces [default: the same name, one directory above]",
+                        "Copy of the replaced file [default: the same name, one directory above --output]",
                     )
                     .value_parser(value_parser!(PathBuf))
                     .requires("output"),
@@ -61,7 +63,7 @@ pub(super) fn command() -> Command {
 pub(super) fn run(matches: &ArgMatches, screen: &Screen) -> Result<(), CliError> {
     match matches.subcommand() {
         Some(("static-pod", matches)) => run_static_pod(matches, screen),
-        _ => Err(CliError::Usage("there is no form to install".to_owned())),
+        _ => Err(CliError::Usage("the subcommand is missing; use coxswain install static-pod".to_owned())),
     }
 }
 
@@ -73,9 +75,7 @@ fn run_static_pod(matches: &ArgMatches, screen: &Screen) -> Result<(), CliError>
     let manifest = Manifest::parse(&before).map_err(|error| usage(&error))?;
     let image = common::text(matches, "image");
     let image = image.as_deref().or_else(|| manifest.image_of_coxswain()).ok_or_else(|| {
-        CliError::Usage(
-            "--image is missing: name the image of Coxswain, with its registry and tag".to_owned(),
-        )
+        CliError::Usage("--image is missing: name the image of Coxswain, with registry and tag".to_owned())
     })?;
     if image.chars().any(char::is_whitespace) {
         return Err(CliError::Usage(format!("--image {image:?}: expected REGISTRY/NAME:TAG without spaces")));

@@ -43,16 +43,16 @@ const PORT: u16 = 10257;
 
 pub(super) fn command() -> Command {
     Command::new("preflight")
-        .about("Check a cluster before Coxswain takes it over, without changes")
+        .about("Check whether Coxswain can take over a cluster, without changing anything")
         .after_help(
-            "On a control-plane node, as root, it also checks the files that the manifest names, and the port. Exit code 0: ready;\n\
-             1: a finding blocks. Each finding has an entry in docs/install/preflight.md.",
+            "As root on a control-plane node, the command also checks the port and the files that the manifest names.\n\
+             Exit code 0: ready; 1: a finding blocks the takeover. Each finding has an entry in docs/install/preflight.md.",
         )
         .arg(
             valued(
                 "manifest",
                 "FILE",
-                "Manifest of the static pod kube-controller-manager [default: that of kubeadm, if it exists]",
+                "Manifest of the static pod kube-controller-manager [default: kubeadm's manifest, if it exists]",
             )
             .value_parser(value_parser!(PathBuf)),
         )
@@ -61,7 +61,7 @@ pub(super) fn command() -> Command {
                 .value_parser(value_parser!(PathBuf))
                 .default_value("/"),
         )
-        .arg(valued("user", "NAME", "User of the manager's kubeconfig").default_value(access::USER))
+        .arg(valued("user", "NAME", "User whose access rights are checked, as in the manager's kubeconfig").default_value(access::USER))
         .arg(common::output("Output format"))
 }
 
@@ -129,7 +129,8 @@ fn local(given: Option<&PathBuf>, root: &Path) -> Result<Option<Local>, CliError
 /// The checks of files and of the port.
 fn node_checks(local: Option<&Local>, root: &Path) -> Result<Vec<Check>, CliError> {
     let manifest = match local {
-        None => Err("no manifest is readable here: run it on a control-plane node as root".to_owned()),
+        None => Err("no manifest is readable on this machine; run preflight as root on a control-plane node"
+            .to_owned()),
         Some(Local { path, manifest: Err(_) }) => Err(format!("{} cannot be used", path.display())),
         Some(Local { manifest: Ok(manifest), .. }) => Ok(manifest),
     };

@@ -23,7 +23,7 @@ const POLL: Duration = Duration::from_millis(200);
 
 pub(super) fn command() -> Command {
     Command::new("restart")
-        .about("Restart controllers, which stops reconciles that hang")
+        .about("Restart controllers, and abort reconciles that hang")
         .arg(
             Arg::new("name")
                 .value_name("NAME")
@@ -105,9 +105,9 @@ async fn find(session: &Session, name: &str) -> Result<Controller, CliError> {
 fn check(controller: &Controller) -> Result<(), CliError> {
     let desired = controller.desired.clone().unwrap_or_default();
     let why = if desired.r#override.is_some() {
-        "an override is active; use disable and enable"
+        "an override is active; run coxswain disable and then coxswain enable instead"
     } else if !desired.enabled {
-        "--controllers does not select it"
+        "--controllers does not select the controller"
     } else {
         return Ok(());
     };

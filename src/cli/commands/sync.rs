@@ -18,7 +18,7 @@ fn arguments(command: Command) -> Command {
             Arg::new("object")
                 .value_name("NAMESPACE/NAME")
                 .required(true)
-                .help("Object; NAME if it is cluster-scoped, or with -n"),
+                .help("NAMESPACE/NAME of the object; NAME alone if it is cluster-scoped or -n is given"),
         )
         .arg(namespace("Namespace of the object"))
         .arg(valued("queue", "NAME", "Queue to use, if the controller has several"))

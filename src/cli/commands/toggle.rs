@@ -39,20 +39,20 @@ fn lasting(command: Command) -> Command {
 
 pub(super) fn enable() -> Command {
     let about = "Enable controllers; '*' removes the overrides that disable controllers";
-    lasting(arguments(Command::new("enable").about(about)))
-        .arg(switch("force", "Skip the checks of --controllers and of the replica's flags"))
+    let force = "Enable even controllers that --controllers excludes, and even if this replica's flags differ from the leader's";
+    lasting(arguments(Command::new("enable").about(about))).arg(switch("force", force))
 }
 
 pub(super) fn disable() -> Command {
     lasting(arguments(
         Command::new("disable").about("Disable controllers, regardless of the manager's flags"),
     ))
-    .arg(switch("force", "Allow critical controllers for more than 1h, and '*'"))
+    .arg(switch("force", "Allow disabling '*', and critical controllers for more than 1h"))
 }
 
 pub(super) fn reset() -> Command {
     arguments(Command::new("reset").about("Remove overrides, so that the manager's flags apply"))
-        .arg(switch("force", "Remove them even if this replica's flags differ from the leader's"))
+        .arg(switch("force", "Remove overrides even if this replica's flags differ from the leader's"))
 }
 
 /// What the commands take.

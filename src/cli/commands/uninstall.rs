@@ -33,8 +33,9 @@ pub(super) fn command() -> Command {
     Command::new("uninstall")
         .about("Check for another controller manager, or delete leftover Leases")
         .after_help(
-            "The chart runs both steps as hooks of helm uninstall. clean waits until the pods of the release have terminated.\n\
-             Then it deletes the overrides, the Leases of stopped replicas and, with --leader-elect-resource-name, that Lease.",
+            "The chart runs both steps as hooks of helm uninstall. clean waits until the pods of the release have terminated. \
+             Then clean deletes the overrides, the Leases of stopped replicas and, if --leader-elect-resource-name is set, the \
+             leader-election Lease of that name.",
         )
         .arg(
             Arg::new("step")
@@ -103,7 +104,7 @@ async fn clean(api: &ApiClient, main: &MainLease, deadline: Instant) -> Result<S
     let live = remains.live;
     let mut lines: Vec<String> = deleted.iter().map(|name| format!("lease {name} deleted")).collect();
     if !live.is_empty() {
-        lines.push(format!("overrides kept: replicas still running: {}", live.join(", ")));
+        lines.push(format!("overrides kept, because these replicas are still running: {}", live.join(", ")));
     }
     Ok(lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect())
 }

@@ -87,7 +87,7 @@ impl<'a> Destination<'a> {
             existing.is_some() && fs::canonicalize(self.output).ok() == fs::canonicalize(self.source).ok();
         if !is_source && directory_of(self.source)? == directory {
             return Err(format!(
-                "write {}: the kubelet runs every manifest in {}; name the manifest {} itself or a file in another directory",
+                "write {}: the kubelet runs every manifest in {}; write to {} itself or to a file in another directory",
                 self.output.display(),
                 directory.display(),
                 self.source.display(),
@@ -106,7 +106,7 @@ impl<'a> Destination<'a> {
     fn keep(&self, existing: String, directory: &Path, is_source: bool) -> Result<Option<Backup>, String> {
         let output = self.output.display();
         let manifest = Manifest::parse(&existing).map_err(|error| {
-            format!("replace {output}: it is no manifest of a controller manager: {error}")
+            format!("replace {output}: the file is not a manifest of a controller manager: {error}")
         })?;
         let backup = if let Some(backup) = self.backup {
             backup.to_owned()
@@ -117,7 +117,7 @@ impl<'a> Destination<'a> {
         let place = backup.display();
         if directory_of(&backup)?.starts_with(directory) {
             return Err(format!(
-                "copy {output} to {place}: the kubelet runs every manifest in {}; name a file outside of it with --backup",
+                "copy {output} to {place}: the kubelet runs every manifest in {}; use --backup to name a file outside of this directory",
                 directory.display()
             ));
         }
@@ -134,11 +134,11 @@ impl<'a> Destination<'a> {
                     Ok(Some(Backup { path: backup, text: None }))
                 }
                 Some(_) => Err(format!(
-                    "replace {output}: {place} is no manifest of kube-controller-manager; name the one to return to with --backup"
+                    "replace {output}: {place} is not a manifest of kube-controller-manager; use --backup to name the manifest to restore"
                 )),
                 None => Err(format!(
-                    "replace {output}: it runs Coxswain, and there is no {place} to return to; name the manifest of \
-                     kube-controller-manager with --backup"
+                    "replace {output}: the manifest already runs Coxswain, and the backup {place} does not exist; use --backup \
+                     to name the manifest of kube-controller-manager to restore"
                 )),
             };
         }
@@ -168,8 +168,8 @@ fn refuse_second(output: &Path, directory: &Path) -> Result<(), String> {
         match text {
             Ok(text) if std::str::from_utf8(&text).is_ok_and(starts_manager) => {
                 return Err(format!(
-                    "write {}: {} starts a controller manager, and the kubelet runs every manifest in {}; name that file or one in \
-                     another directory",
+                    "write {}: {} already starts a controller manager, and the kubelet runs every manifest in {}; write to the \
+                     existing manifest or to a file in another directory",
                     output.display(),
                     path.display(),
                     directory.display(),

@@ -97,7 +97,7 @@ pub(in crate::cli) fn sheet(controller: &Controller, now: Timestamp) -> String {
         sheet.fact("Cloud provider", "runs in a cloud controller manager if the cloud provider is external");
     }
     if controller.special_handling {
-        sheet.fact("Special handling", "started separately from the other controllers");
+        sheet.fact("Special handling", "started before the other controllers");
     }
     if controller.critical {
         sheet.fact("Critical", "disabling it for more than 1h requires --force");

@@ -58,7 +58,7 @@ pub(in crate::cli) fn sheet(answer: &GetLeaderResponse, now: Timestamp) -> Strin
         LeasePolicy::Unspecified => "",
         LeasePolicy::InForce => "installed",
         LeasePolicy::Missing => {
-            "missing: accounts that can write Leases in kube-system can disable controllers"
+            "not installed; any account that can write Leases in kube-system can disable controllers"
         }
         LeasePolicy::Different => "differs from this version's policy; apply deploy/kustomize/base",
     };

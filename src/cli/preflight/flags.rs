@@ -164,12 +164,25 @@ fn check_one(manager: &Manager, main: &MainLease, is_bootstrapped: bool) -> Vec<
     }
     let lease = manager.lease();
     if lease != *main {
-        add(LEASE_NAME, format!("it leads by the Lease {}/{}", lease.namespace, lease.name));
+        add(
+            LEASE_NAME,
+            format!(
+                "kube-controller-manager uses the Lease {}/{} for leader election",
+                lease.namespace, lease.name
+            ),
+        );
     }
     if !manager.is_on("allocate-node-cidrs") {
-        add(NODE_CIDRS, "--allocate-node-cidrs is not set, so nodes get no pod CIDR from it".to_owned());
+        add(
+            NODE_CIDRS,
+            "--allocate-node-cidrs is not set, so kube-controller-manager assigns no pod CIDRs to nodes"
+                .to_owned(),
+        );
     } else if manager.value("cluster-cidr").is_none() {
-        add(NODE_CIDRS, "--cluster-cidr is not set, so nodes get no pod CIDR from it".to_owned());
+        add(
+            NODE_CIDRS,
+            "--cluster-cidr is not set, so kube-controller-manager assigns no pod CIDRs to nodes".to_owned(),
+        );
     } else if manager.value("service-cluster-ip-range").is_none() {
         add(
             SERVICE_RANGE,
@@ -193,7 +206,11 @@ fn check_one(manager: &Manager, main: &MainLease, is_bootstrapped: bool) -> Vec<
         );
     }
     if manager.value("root-ca-file").is_none() {
-        add(ROOT_CA, "--root-ca-file is not set, so the CA of its kubeconfig is published".to_owned());
+        add(
+            ROOT_CA,
+            "--root-ca-file is not set, so the CA in kube-controller-manager's kubeconfig is published"
+                .to_owned(),
+        );
     }
     let config = manager.selection();
     let is_selected = |descriptor: &Descriptor| config.selection(descriptor).selected;

@@ -39,7 +39,7 @@ macro_rules! entries {
 }
 
 entries! {
-    SERVER_VERSION: "server-version", true, "upgrade the API servers first, or use the version of Coxswain for theirs";
+    SERVER_VERSION: "server-version", true, "upgrade the API servers first, or use a Coxswain version that supports their version";
     MANAGER_MISSING: "manager-missing", true, "name the manifest of kube-controller-manager with --manifest";
     FLAGS_HIDDEN: "flags-hidden", false, "run preflight again with --manifest and a manifest that contains the flags";
     FLAG_UNKNOWN: "flag-unknown", true, "remove the flag from the manifest";
@@ -62,9 +62,9 @@ entries! {
     ACCESS_UNKNOWN: "access-unknown", false, "run preflight as a user who may create SubjectAccessReviews";
     LEASE_FREE: "lease-free", true, "start kube-controller-manager, and repair what keeps it from leading";
     LEASE_EXPIRED: "lease-expired", true, "repair the leading kube-controller-manager first";
-    MIGRATION_LEASE: "migration-lease", false, "start the manager that leads by this Lease, or end the migration";
-    COXSWAIN_RUNS: "coxswain-runs", false, "roll back or uninstall the running Coxswain before you install another way";
-    OVERRIDES: "overrides", false, "read them after the start with: coxswain controllers --source override";
+    MIGRATION_LEASE: "migration-lease", false, "start the manager that uses this leader-election Lease, or disable leader migration";
+    COXSWAIN_RUNS: "coxswain-runs", false, "roll back or uninstall the running Coxswain before you install it by a different method";
+    OVERRIDES: "overrides", false, "list the overrides after Coxswain has started: coxswain controllers --source override";
 }
 
 /// A finding about this cluster.

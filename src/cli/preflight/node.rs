@@ -67,7 +67,7 @@ pub(in crate::cli) fn check_port(address: IpAddr, port: u16, proc: &Path) -> Che
     }
     let programs = programs(&inodes, proc);
     let shown = if programs.is_empty() {
-        "a program that this user may not see".to_owned()
+        "a program that this user is not allowed to see".to_owned()
     } else {
         programs.iter().cloned().collect::<Vec<_>>().join(", ")
     };
@@ -151,7 +151,7 @@ mod tests {
         fs::write(at("net/tcp"), TCP).unwrap();
         assert_eq!(
             check().findings[0].message,
-            "a program that this user may not see listens on 127.0.0.1:10257"
+            "a program that this user is not allowed to see listens on 127.0.0.1:10257"
         );
         fs::create_dir_all(at("7/fd")).unwrap();
         std::os::unix::fs::symlink("socket:[11]", at("7/fd/3")).unwrap();

@@ -110,10 +110,7 @@ async fn bundle_names_the_parts_that_could_not_be_read() {
     let contents: Value = serde_json::from_str(&unpack(Path::new(&path))["contents.json"]).unwrap();
     let parts = contents["parts"].as_array().unwrap();
     let of = |file: &str| parts.iter().find(|part| part["file"] == file).unwrap();
-    assert!(
-        of("metrics.txt")["error"].as_str().unwrap().contains("serves the admin API alone"),
-        "{contents}"
-    );
+    assert!(of("metrics.txt")["error"].as_str().unwrap().contains("serves only the admin API"), "{contents}");
     assert_eq!(of("controllers.json")["error"], Value::Null);
 
     // Without a replica the Leases remain, with the reason.

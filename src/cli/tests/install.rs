@@ -128,7 +128,7 @@ async fn static_pod_is_refused_where_two_managers_would_run_or_no_way_back_remai
     // Coxswain's own manifest is replaced only while the way back is there.
     let newer = ["--image", "registry.test/coxswain:0.2.0", "--output", &manifest];
     for (content, expected) in
-        [(Some("kind: Pod\n"), "is no manifest of kube-controller-manager"), (None, "there is no ")]
+        [(Some("kind: Pod\n"), "is not a manifest of kube-controller-manager"), (None, " does not exist; ")]
     {
         match content {
             Some(content) => write(&node.text(SAVED), content),
@@ -156,7 +156,7 @@ async fn static_pod_is_refused_next_to_another_manifest_of_a_manager() {
         write(&node.manifest(), manager);
         for dry_run in [&[][..], &["--dry-run"]] {
             let ran = node.install(&[&args[..], dry_run].concat()).await;
-            let expected = format!("/manifests/{SAVED} starts a controller manager");
+            let expected = format!("/manifests/{SAVED} already starts a controller manager");
             assert!(ran.exit == Exit::Refused && ran.err.contains(&expected), "{ran:?}");
         }
         assert_eq!(node.files("manifests"), [SAVED]);
@@ -199,7 +199,7 @@ async fn static_pod_of_something_else_is_refused() {
     write(&output, "mine\n");
     let ran = node.install(&["--image", IMAGE, "--output", &output]).await;
     assert!(
-        ran.exit == Exit::Refused && ran.err.contains("it is no manifest of a controller manager"),
+        ran.exit == Exit::Refused && ran.err.contains("the file is not a manifest of a controller manager"),
         "{ran:?}"
     );
     assert_eq!(node.read("out.yaml"), "mine\n");

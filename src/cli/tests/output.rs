@@ -109,7 +109,7 @@ Name:                deployment-controller
 Aliases:             deployment
 Description:         Rolls out.
 Enabled by default:  yes
-Special handling:    started separately from the other controllers
+Special handling:    started before the other controllers
 Critical:            disabling it for more than 1h requires --force
 Feature gates:       Gate (on)
 Desired:             disabled by override
@@ -227,7 +227,7 @@ fn leadership_and_queues() {
     assert_eq!(off, "Lease:        leader election is off\nAnswered by:  <none>\n");
     let missing = Leader { lease_policy: LeasePolicy::Missing.into(), ..held };
     let shown = leader::sheet(&GetLeaderResponse { leader: Some(missing), ..Default::default() }, now());
-    assert!(shown.contains("\nLease policy:  missing: accounts that can write Leases"), "{shown}");
+    assert!(shown.contains("\nLease policy:  not installed; any account that can write Leases"), "{shown}");
     let overrides = Some(OverridesInForce { count: 2, oldest_time: Some(time(-60)) });
     let shown = leader::sheet(&GetLeaderResponse { overrides, ..Default::default() }, now());
     assert!(shown.contains("Overrides:    2 active, the oldest set "), "{shown}");

@@ -114,7 +114,10 @@ async fn a_controller_is_restarted_by_an_override_that_ends_at_once() {
         assert!(refused.exit == Exit::Refused && refused.err.contains(expected), "{refused:?}");
     }
     let off = replica.run(&["restart", "token-cleaner-controller"]).await;
-    assert!(off.exit == Exit::Refused && off.err.contains("--controllers does not select it"), "{off:?}");
+    assert!(
+        off.exit == Exit::Refused && off.err.contains("--controllers does not select the controller"),
+        "{off:?}"
+    );
     assert_eq!(replica.run(&["restart", "nothing"]).await.exit, Exit::NotFound);
     let (both, ()) =
         tokio::join!(replica.run(&["restart", "deployment", "replicaset"]), obey("replicaset-controller"));

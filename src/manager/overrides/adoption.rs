@@ -90,7 +90,9 @@ impl Overrides {
                         tracing::error!(%error, %lease, "Failed to create the overrides' Lease; only the flags select controllers");
                         return Adoption::Pending { inherits };
                     }
-                    Err(error) => tracing::warn!(%error, "Failed to mark the election Lease"),
+                    Err(error) => {
+                        tracing::warn!(%error, "Failed to set the annotation {OWN_OVERRIDES} on the leader-election Lease");
+                    }
                 }
             }
             let pause = FIRST_LOOK.next(&mut failures);
@@ -143,7 +145,7 @@ impl Overrides {
             tracing::warn!(
                 controller = name,
                 user = entry.user,
-                "Copied an override from the Lease shared by all groups"
+                "Copied an override from the Lease that an earlier version shared between all leader-election Leases"
             );
         }
         let written = self.write(&held, &changes).await.map(drop);

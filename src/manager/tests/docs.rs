@@ -25,7 +25,7 @@ fn table<'a>(metrics: impl Iterator<Item = &'a Declared>) -> String {
 }
 
 fn left_out() -> String {
-    let mut table = String::from("\n| metric of the original's | why it is not here |\n|---|---|\n");
+    let mut table = String::from("\n| metric of KCM | reason |\n|---|---|\n");
     for (prefix, why) in all_left_out() {
         let names: Vec<_> = observed()
             .iter()

@@ -42,7 +42,7 @@ const VOLATILE: &[&str] = &[
 struct Part(&'static str, &'static [&'static str]);
 
 const PREPARATION: Part = Part(
-    "Who may: roles, and those who have them",
+    "Create the roles and bind them to users",
     &[
         "kubectl apply -f deploy/kustomize/roles/operator.yaml -f deploy/kustomize/roles/viewer.yaml",
         "kubectl create serviceaccount robot",
@@ -59,7 +59,7 @@ const CERTIFICATE: Part = Part(
 );
 
 const TOKEN: Part = Part(
-    "With a service account's token",
+    "With the token of a service account, the same calls succeed",
     &[
         "TOKEN=$(kubectl create token robot)",
         "call() { grpcurl -cacert ca.crt -H \"authorization: Bearer $TOKEN\" \"$@\"; }",

@@ -131,7 +131,7 @@ async fn volumes_half_attached_change_hands_twice() {
     };
     until("it is said what is waited for", LIMIT, explained, |told| {
         let waits =
-            "^unused is used by no pod. The node reports it as mounted and is ready; the detach waits for the node.";
+            "^unused is used by no pod. The node is ready and reports the volume as mounted; the detach waits for the node.";
         told.contains(waits) && told.contains("Volume coming is being attached")
     })
     .await;

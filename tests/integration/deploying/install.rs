@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::beside::{run_job, writers};
 use super::commands::assert_printed;
 use super::flags::{custom_manifest, flags, flags_of_pod};
-use super::kubelet::{Kubelet, Replica};
+use super::kubelet::{Kubelet, Replica, create_mirror, delete_mirror};
 use super::manifests::define_monitors;
 use super::replicas::{leader, led};
 use super::uninstall::assert_nothing_left;
@@ -236,11 +236,13 @@ impl<'a> Node<'a> {
         if let Some((_, name)) = self.running.take() {
             self.plane.operate("stop", &name);
             self.static_pod = None;
+            delete_mirror(self.plane);
         }
         if manifest.is_empty() {
             return;
         }
         let pod: Value = serde_yaml_ng::from_str(&manifest).expect("a manifest");
+        create_mirror(self.plane, &pod);
         let container = &pod["spec"]["containers"][0];
         let command = container["command"].as_array().expect("a command");
         let name = if command[0] == "kube-controller-manager" {

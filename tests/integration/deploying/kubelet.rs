@@ -17,7 +17,7 @@ use base64::prelude::BASE64_STANDARD;
 use http::Request;
 use kube::client::Body;
 use kube::{Client, Config};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{NAMESPACE, said, script, text};
@@ -32,6 +32,8 @@ const HOOKS: &str = "app.kubernetes.io/name=coxswain-uninstall";
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Where a replica's Lease says how it is reached.
 const ADDRESS: &str = "coxswain.dev/admin-address";
+/// The pod that stands for the static pod of the node in the API.
+const MIRROR: &str = "kube-controller-manager-node-0";
 /// The probes of a container.
 pub(super) const PROBES: [&str; 3] = ["startupProbe", "livenessProbe", "readinessProbe"];
 
@@ -263,6 +265,35 @@ impl<'a> Kubelet<'a> {
             fs::write(dir.join(item["path"].as_str().expect("a path")), NAMESPACE).expect("written");
         }
     }
+}
+
+/// Creates the mirror pod of a static pod, which kwok reports as ready. It has neither the host's network nor volumes, because the
+/// namespace takes none but restricted pods.
+pub(super) fn create_mirror(plane: &ControlPlane, manifest: &Value) {
+    let container = &manifest["spec"]["containers"][0];
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": MIRROR, "namespace": NAMESPACE, "labels": manifest["metadata"]["labels"],
+            "annotations": { "kubernetes.io/config.mirror": "mirror" },
+        },
+        "spec": {
+            "nodeName": "node-0",
+            "securityContext": { "runAsNonRoot": true, "seccompProfile": { "type": "RuntimeDefault" } },
+            "containers": [{
+                "name": container["name"], "image": container["image"], "command": container["command"],
+                "securityContext": { "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } },
+            }],
+        },
+    });
+    let path = plane.report.dir.join("mirror.json");
+    fs::write(&path, pod.to_string()).expect("written");
+    plane.kubectl(&["create", "-f", text(&path)]);
+}
+
+/// Deletes the mirror pod at once.
+pub(super) fn delete_mirror(plane: &ControlPlane) {
+    plane.kubectl(&["-n", NAMESPACE, "delete", "pod", MIRROR, "--force", "--grace-period=0"]);
 }
 
 fn uid(pod: &Value) -> String {

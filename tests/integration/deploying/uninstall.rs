@@ -7,8 +7,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::chart::{CLUSTER, Helm, IMAGE};
+use super::flags::custom_manifest;
 use super::install::page;
-use super::kubelet::{Kubelet, Replica};
+use super::kubelet::{Kubelet, Replica, create_mirror};
 use super::replicas::{give_keys, leader, led};
 use super::{NAMESPACE, file, prepare, said, text};
 use crate::harness::{ControlPlane, Options, binaries, by_depth, turn_beside_another, until};
@@ -75,13 +76,24 @@ fn replicas(kubelet: &Kubelet<'_>) -> Vec<Replica> {
     kubelet.replicas.values().cloned().collect()
 }
 
-/// The commands of the manual that go back to kube-controller-manager from the chart.
+/// The commands of the manual that go back to kube-controller-manager from the chart. A command continues after a line that ends with
+/// `\`, `&&` or `||`.
 fn way_back() -> Vec<String> {
     let commands = |name: &str, headline: &str| -> Vec<String> {
         let page = page(name);
         let (_, section) = page.split_once(&format!("\n## {headline}\n")).expect("the section");
         let section = section.split_once("\n## ").map_or(section, |(section, _)| section);
-        section.lines().filter_map(|line| line.strip_prefix("    ")).map(str::to_owned).collect()
+        let mut commands: Vec<String> = Vec::new();
+        for line in section.lines().filter_map(|line| line.strip_prefix("    ")) {
+            match commands.last_mut().filter(|begun| begun.ends_with(['\\', '&', '|'])) {
+                Some(begun) => {
+                    begun.push('\n');
+                    begun.push_str(line);
+                }
+                None => commands.push(line.to_owned()),
+            }
+        }
+        commands
     };
     [commands("install/roll-back", "From Helm"), commands("install/uninstall", "After Helm")].concat()
 }
@@ -128,10 +140,11 @@ async fn chart_alone_rolls_out_and_is_uninstalled_only_when_another_manager_take
     led(&plane, &replicas(&kubelet)).await;
 
     let commands = way_back();
-    assert!(commands.iter().any(|command| command == uninstall), "{commands:?}");
+    assert!(commands.iter().any(|command| command.starts_with(uninstall)), "{commands:?}");
     for command in &commands {
-        if command.starts_with("mv ") {
+        if command.contains(" mv /etc/kubernetes/") {
             plane.operate("start", "kube-controller-manager");
+            create_mirror(&plane, &serde_yaml_ng::from_str(&custom_manifest()).expect("a manifest"));
             continue;
         }
         let output = run(&mut kubelet, &mut shell(&plane, &helm, command)).await;

@@ -170,7 +170,7 @@ async fn etcd_restored_under_load_deletes_no_pod_of_the_backup() {
     );
     assert_eq!(written(&plane, &namespace), (created + 2 * EACH, deleted + 2 * EACH - 1));
     assert_eq!(coxswain.exit(), "", "{}", coxswain.log());
-    let noticed = coxswain.log().matches("Resource versions went back").count();
+    let noticed = coxswain.log().matches("Resource versions decreased").count();
     assert_eq!(noticed, 1, "one restore is noticed once");
     coxswain.stop();
 }

@@ -211,8 +211,8 @@ class NotVouchedFor(Exception):
 
     def __init__(self) -> None:
         super().__init__(
-            "refusing to send a token: only its own Lease identifies this replica; set ca_file, server_name, "
-            "a client certificate, cluster_ca_file or trust_announced"
+            "refusing to send a token: nothing but the replica's own Lease confirms the replica's identity; "
+            "set ca_file, server_name, a client certificate, cluster_ca_file or trust_announced"
         )
 
 

@@ -183,7 +183,10 @@ impl Room for Cleaner {
 
     fn reasons(view: &View, now: Timestamp) -> Vec<String> {
         let Some(due) = due(view, now) else {
-            return vec!["The request has conditions, and none of them sets an expiry.".to_owned()];
+            return vec![
+                "No condition of the request limits how long it is kept; the request is not deleted."
+                    .to_owned(),
+            ];
         };
         let left = due.from.duration_since(now);
         let when = if left.is_positive() {
@@ -448,7 +451,7 @@ mod tests {
             ),
             (
                 view(0, &[condition("Other", "True", None)], None),
-                "The request has conditions, and none of them sets an expiry.",
+                "No condition of the request limits how long it is kept; the request is not deleted.",
             ),
         ] {
             assert_eq!(reasons(&view), expected);

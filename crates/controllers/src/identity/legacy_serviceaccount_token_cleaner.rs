@@ -152,7 +152,7 @@ impl Room for Cleaner {
                 None => "The start date of token tracking is unknown; no Secret is checked.".to_owned(),
                 Some(since) => {
                     format!(
-                        "Token use has been tracked since {since}, which is shorter than the clean-up period; no \
+                        "Token use has been tracked only since {since}, for less than the clean-up period; no \
                          Secret is checked."
                     )
                 }
@@ -160,8 +160,8 @@ impl Room for Cleaner {
         };
         let of = |fate| view.secrets.iter().filter(|token| view.fate(token, now) == fate).count();
         vec![format!(
-            "There are {} token Secrets: {} unused since {limit} are marked as invalid, and {} marked before {limit} \
-             are deleted.",
+            "Existing token Secrets: {}. Unused since {limit}, and marked as invalid now: {}. Marked as invalid \
+             before {limit}, and deleted now: {}.",
             view.secrets.len(),
             of(Fate::Marked),
             of(Fate::Goes),
@@ -516,13 +516,13 @@ mod tests {
             ),
             (
                 View { since: date("2026-01-01"), ..view(token(&[])) },
-                "Token use has been tracked since 2026-01-01, which is shorter than the clean-up period; no Secret \
-                 is checked.",
+                "Token use has been tracked only since 2026-01-01, for less than the clean-up period; no Secret is \
+                 checked.",
             ),
             (
                 view(token(&[])),
-                "There are 1 token Secrets: 1 unused since 2025-06-15 are marked as invalid, and 0 marked before \
-                 2025-06-15 are deleted.",
+                "Existing token Secrets: 1. Unused since 2025-06-15, and marked as invalid now: 1. Marked as invalid \
+                 before 2025-06-15, and deleted now: 0.",
             ),
         ] {
             assert_eq!(Cleaner::reasons(&view, noon()), [expected]);

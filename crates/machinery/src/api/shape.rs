@@ -376,7 +376,7 @@ fn read_volume(volume: &[u8]) -> Result<(&[u8], &[u8], bool), WireError> {
             VOLUME_NAME => name = value.bytes()?,
             // Go merges both.
             VOLUME_SOURCE if !source.is_empty() => {
-                return Err(WireError::new("the source of a volume occurs twice"));
+                return Err(WireError::new("the source field of a volume occurs twice"));
             }
             VOLUME_SOURCE => source = value.bytes()?,
             _ => {}

@@ -123,7 +123,7 @@ fn admitted(admission: &Admission) -> ActionState {
         key: key.clone(),
         uid: Uid::default(),
         subresource: "",
-        summary: format!("take a token of budget {budget} for {kind} {key}"),
+        summary: format!("take a token from the rate limiter {budget} for {kind} {key}"),
         result: ActionResult::Planned,
         code: None,
     }

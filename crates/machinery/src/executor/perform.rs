@@ -405,8 +405,8 @@ impl Executed {
             Err(wait) => {
                 self.held_back = Some(wait);
                 ActionResult::Failed(wait.map_or_else(
-                    || "the budget has no tokens".to_owned(),
-                    |wait| format!("the budget has its next token in {:.1} s", wait.as_secs_f64()),
+                    || "the rate limiter has no tokens".to_owned(),
+                    |wait| format!("the rate limiter has its next token in {:.1} s", wait.as_secs_f64()),
                 ))
             }
         };

@@ -163,7 +163,7 @@ impl Executor {
         order: &FinishOrder,
     ) -> Result<Vec<u8>, ExecuteError> {
         let Some(finisher) = self.finishers.get(order.finisher) else {
-            return Err(unfit(write, format!("unknown finisher {}", order.finisher)));
+            return Err(unfit(write, format!("no finisher {} is registered", order.finisher)));
         };
         finisher.finish(object, &order.details).await.map_err(|error| match error {
             FinishError::Unfit(why) => unfit(write, why),

@@ -690,8 +690,11 @@ async fn a_plan_ends_where_a_budget_is_used_up() {
     assert!(second.error.is_none() && second.effects.is_empty());
     let actions = executed(planned(&plan(0.1)), &second);
     assert_eq!(actions.len(), 1, "the write was not tried");
-    assert_eq!(actions[0].summary, "take a token of budget zone for pods ns/x");
-    assert_eq!(actions[0].result, ActionResult::Failed("the budget has its next token in 10.0 s".to_owned()));
+    assert_eq!(actions[0].summary, "take a token from the rate limiter zone for pods ns/x");
+    assert_eq!(
+        actions[0].result,
+        ActionResult::Failed("the rate limiter has its next token in 10.0 s".to_owned())
+    );
     assert_eq!(executor.execute(plan(0.0)).await.held_back, Some(None));
     assert_eq!(script.requests.lock().len(), 1);
 }

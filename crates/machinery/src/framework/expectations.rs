@@ -227,7 +227,7 @@ impl Expectations {
 /// The writes of a plan that is being performed. When this is dropped before they are [`Intent::answered`], they may have been
 /// made.
 #[derive(Debug)]
-#[must_use = "when it is dropped, the plan's writes are given up"]
+#[must_use = "when the intent is dropped, the results of the plan's writes count as unknown"]
 pub struct Intent<'a> {
     expectations: &'a Expectations,
     key: &'a Key,

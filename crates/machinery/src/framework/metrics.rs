@@ -42,8 +42,8 @@ impl ReconcileMetrics {
             )?,
             answered: registrar.traced_histograms(
                 "coxswain_change_to_write_seconds",
-                "Time from the first change that queued a key to the end of the reconcile that wrote because of it, \
-                 by controller.",
+                "Time in seconds from the first change that queued a key to the end of the reconcile that wrote the \
+                 result, by controller.",
                 &["controller"],
                 exponential_buckets(0.001, 2.0, 16),
             )?,

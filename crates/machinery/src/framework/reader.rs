@@ -446,7 +446,7 @@ async fn listed(client: &ApiClient, kind: &'static Kind, key: &Key) -> Option<Op
     let page = match client.find(kind, key).await {
         Ok(page) => page,
         Err(error) => {
-            tracing::debug!(%kind, %key, %error, "Failed to list an object after a 404 without its name");
+            tracing::debug!(%kind, %key, %error, "Failed to list an object after a 404 response that did not name the object");
             return None;
         }
     };

@@ -71,8 +71,13 @@ pub struct DeclaredRead {
 }
 
 /// The row of what is no request.
-static NO_REQUEST: LiveRead =
-    LiveRead { controller: "", name: "", request: "none", when: "A parser runs.", idle_per_hour: 0 };
+static NO_REQUEST: LiveRead = LiveRead {
+    controller: "",
+    name: "",
+    request: "none",
+    when: "A controller parses a field of an object.",
+    idle_per_hour: 0,
+};
 
 impl LiveRead {
     /// A read for the reason that this row declares.

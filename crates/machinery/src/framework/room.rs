@@ -149,7 +149,7 @@ pub trait Reconcile: Send + Sync {
 
 /// The note of a plan with its type erased, on its way to who counts and remembers it. One that is dropped has no effect.
 #[derive(Default)]
-#[must_use = "a note has no effect unless it is counted and committed"]
+#[must_use = "the note of a plan has no effect unless its `count` and `commit` are called"]
 pub struct PlanNote(Option<Box<dyn ErasedNote>>);
 
 impl PlanNote {

@@ -426,7 +426,7 @@ impl Worker {
             match done.error {
                 None if done.held_back.is_none() => note.commit(key),
                 None => {}
-                Some(error) if end => tracing::warn!(%error, "A step of the plan failed; it is not retried"),
+                Some(error) if end => tracing::warn!(%error, "A planned request failed and is not retried"),
                 Some(error) => _ = tried.error.get_or_insert(error),
             }
             if done.stopped {
@@ -473,7 +473,7 @@ impl Worker {
             };
             if let Some(end) = end {
                 if let Some(error) = &tried.error {
-                    tracing::warn!(%error, "A step of the plan failed; it is not retried");
+                    tracing::warn!(%error, "A planned request failed and is not retried");
                 }
                 return done(tried, &end);
             }
@@ -602,7 +602,7 @@ impl Worker {
             Ok(None) => return Ok(None),
             Err(canceled @ Outcome::Failed { quiet: true, .. }) => return Err(canceled),
             Err(outcome) => {
-                tracing::warn!(controller = self.controller, object = %key, ?outcome, "Failed to plan the record of a failure");
+                tracing::warn!(controller = self.controller, object = %key, ?outcome, "Failed to plan the write that records a failed reconcile");
                 return Ok(None);
             }
         };
@@ -619,7 +619,7 @@ impl Worker {
             None if done.held_back.is_none() => note.commit(key),
             None => {}
             Some(error) => {
-                tracing::warn!(controller = self.controller, object = %key, %error, "Failed to record a failure");
+                tracing::warn!(controller = self.controller, object = %key, %error, "Failed to record a failed reconcile");
             }
         }
         Ok(end.filter(|_| done.error.is_none() && done.held_back.is_none()))

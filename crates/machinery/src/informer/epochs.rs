@@ -57,7 +57,7 @@ impl Epochs {
     pub fn register(registry: &Registry) -> Result<Arc<Self>, prometheus::Error> {
         let restores = IntCounter::new(
             "coxswain_etcd_restores_total",
-            "Restores of etcd that were noticed because resource versions went back.",
+            "Restores of etcd, detected by resource versions that decreased.",
         )?;
         registry.register(Box::new(restores.clone()))?;
         Ok(Arc::new(Self { present: latest::Sender::default(), restores }))
@@ -119,8 +119,8 @@ impl Epoch {
             epochs.restores.inc();
             tracing::error!(
                 object = %what, before, after, within = ?SHORTEST_EPOCH,
-                "A further restore of etcd within a few minutes is not acted on: restart all API servers, then all replicas of Coxswain, and \
-                 check that all members of etcd have the same data"
+                "Ignored another restore of etcd shortly after the previous one; restart the API servers one after another, then all replicas of \
+                 Coxswain, and check that all members of etcd have the same data"
             );
         }
         if !has_ended {
@@ -129,7 +129,7 @@ impl Epoch {
         epochs.restores.inc();
         tracing::warn!(
             object = %what, before, after,
-            "Resource versions went back: etcd was restored; caches and memories are dropped"
+            "Resource versions decreased, so etcd was restored; dropping the caches and the in-memory state of the controllers"
         );
         Some(Self { number: self.number + 1, epochs: Some(Arc::clone(epochs)) })
     }

@@ -157,8 +157,8 @@ impl Vectors {
             objects: of("coxswain_informer_objects", "Number of cached objects.")?,
             bytes: of(
                 "coxswain_informer_object_bytes",
-                "Encoded size of the cached objects in bytes, estimated from a sample; their size in memory is a \
-                 multiple of it.",
+                "Encoded size of the cached objects in bytes, estimated from a sample; the objects use \
+                 several times as much memory.",
             )?,
             unreadable: of(
                 "coxswain_informer_unreadable_objects",
@@ -172,10 +172,13 @@ impl Vectors {
                 INFORMER_LABELS,
             )?,
             restarts: counter("coxswain_informer_restarts_total", "Restarts of an informer after a panic.")?,
-            relists: counter("coxswain_informer_relists_total", "Lists of all objects after the first one.")?,
+            relists: counter(
+                "coxswain_informer_relists_total",
+                "Full lists of a resource after its initial list.",
+            )?,
             reconnects: counter(
                 "coxswain_informer_reconnects_total",
-                "Watches resumed at the end of the previous watch.",
+                "Watches resumed from the last resource version of the previous watch.",
             )?,
             handler_panics: counter(
                 "coxswain_informer_handler_panics_total",

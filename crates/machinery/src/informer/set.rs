@@ -389,7 +389,7 @@ impl std::fmt::Debug for InformerHandle {
 
 /// A handler that may have yet to hear of what was there when it was registered. It is taken off when this is dropped.
 #[derive(Debug)]
-#[must_use = "a handler is taken off when its registration is dropped"]
+#[must_use = "the handler is removed when its registration is dropped"]
 pub struct NewHandler {
     registration: Registration,
     has_more: bool,
@@ -411,7 +411,7 @@ impl NewHandler {
 /// A registered handler, taken off when this is dropped: it is not called again once the drop returns. It does not
 /// keep the informer running. The drop must not happen inside of a handler.
 #[derive(Debug)]
-#[must_use = "a handler is taken off when its registration is dropped"]
+#[must_use = "the handler is removed when its registration is dropped"]
 pub struct Registration {
     store: Weak<Store>,
     id: HandlerId,

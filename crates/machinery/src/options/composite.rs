@@ -193,9 +193,9 @@ impl FlagValue for VersionRequest {
             Self::Raw
         } else if text.starts_with('v') {
             Self::Report(versions::reported(text)?)
-        } else if parse_bool(text)
-            .map_err(|_| ValueError::new("expected true, false, raw or a version v1.36.3..."))?
-        {
+        } else if parse_bool(text).map_err(|_| {
+            ValueError::new("expected true, false, raw, or a version that starts with v1.36.3")
+        })? {
             Self::Line
         } else {
             Self::No

@@ -53,7 +53,9 @@ pub fn parse(text: &str) -> Result<Duration, ValueError> {
         let end = after.find(|c: char| c == '.' || c.is_ascii_digit()).unwrap_or(after.len());
         let (unit, after) = after.split_at(end);
         if unit.is_empty() {
-            return Err(ValueError::new(format!("the number {whole} has no unit, for example {whole}s")));
+            return Err(ValueError::new(format!(
+                "the number {whole} has no unit; add a unit, for example {whole}s"
+            )));
         }
         let scale =
             UNITS.iter().find(|(name, _)| *name == unit).map(|(_, scale)| *scale).ok_or_else(expected)?;

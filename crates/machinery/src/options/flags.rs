@@ -24,7 +24,7 @@ fn list(elements: &[&str]) -> Vec<String> {
 
 flags! {
 ["Debugging"]
-contention_profiling: bool = false, LeftOut("it profiles the Go runtime; see the tokio_ metrics for waiting tasks"), "Profile lock contention if --profiling is set";
+contention_profiling: bool = false, LeftOut("KCM profiles the Go runtime; for waiting tasks, see the coxswain_runtime_ metrics"), "Profile lock contention if --profiling is set";
 profiling: bool = true, Built, "Serve profiles under /debug/pprof/ on the secure port";
 
 ["Leader-migration"]
@@ -40,7 +40,7 @@ cloud_provider: String = "", Built, "Cloud provider: external if a cloud control
 cluster_cidr: String = "", Built, "CIDR of Pods, or an IPv4 and an IPv6 CIDR separated by a comma. Needs --allocate-node-cidrs";
 cluster_name: String = "kubernetes", Cloud, "Name of the cluster, the prefix of its cloud resources";
 configure_cloud_routes: bool = true, Cloud, "Create cloud routes for the Pod CIDRs of --allocate-node-cidrs";
-controller_shutdown_timeout: Option<Duration> = Some(secs(10)), Built, "Time limit for reconciles to finish at shutdown; 0 for no limit. The manager exits with an error after it";
+controller_shutdown_timeout: Option<Duration> = Some(secs(10)), Built, "Time limit for reconciles to finish at shutdown; 0 for no limit. The manager exits with an error if the limit is exceeded";
 controller_start_interval: Duration = secs(0), Built, "Minimum delay before each controller starts, randomly extended to up to twice the value";
 controllers: Vec<String> = list(&["*"]), Built, "Controllers to run: * for all that are on by default, NAME to enable one, -NAME to disable one. Names override *";
 emulated_version: Vec<String> = list(&[]), Built, "Kubernetes release to emulate: MAJOR.MINOR or kube=MAJOR.MINOR, 1.33 to 1.36. Empty for 1.36";
@@ -51,7 +51,7 @@ kube_api_content_type: String = "application/vnd.kubernetes.protobuf", Built, "M
 kube_api_qps: f32 = 20.0_f32, Built, "Maximum requests per second of each client to the API server";
 leader_elect: bool = true, Built, "Run controllers only while holding a Lease, so that one of several managers is active";
 leader_elect_lease_duration: Duration = secs(15), Built, "Time after the last renewal of the Lease before other candidates acquire it";
-leader_elect_renew_deadline: Duration = secs(10), Built, "Time for which the leader retries to renew the Lease before it exits. Must be shorter than the lease duration";
+leader_elect_renew_deadline: Duration = secs(10), Built, "Time for which the leader keeps trying to renew the Lease before the process exits. Must be shorter than --leader-elect-lease-duration";
 leader_elect_resource_lock: String = "leases", Built, "Resource of the lock. Only leases is supported";
 leader_elect_resource_name: String = "kube-controller-manager", Built, "Name of the Lease";
 leader_elect_resource_namespace: String = "kube-system", Built, "Namespace of the Lease";
@@ -90,12 +90,12 @@ admin_overrides: String = "all", Built, "Overrides that the admin API accepts: a
 admin_port: i64 = 0, Built, "Separate port for the admin API, with the certificates and authentication of the secure port. 0 to serve it on the secure port";
 
 ["Authentication"]
-authentication_kubeconfig: String = "", Built, "Kubeconfig of the API server for TokenReviews. If empty, requests with tokens are anonymous";
-authentication_skip_lookup: bool = false, Built, "Do not read missing authentication settings from the cluster";
+authentication_kubeconfig: String = "", Built, "Kubeconfig of the API server for TokenReviews. If empty, the in-cluster configuration is used; outside of a cluster, requests with tokens are then anonymous";
+authentication_skip_lookup: bool = false, Built, "Use only the authentication settings of flags; do not read other settings from the cluster";
 authentication_token_webhook_cache_ttl: Duration = secs(10), Built, "Time to cache the results of TokenReviews";
 authentication_tolerate_lookup_failure: bool = false, Built, "Start even if the authentication settings cannot be read from the cluster; requests may then be anonymous";
 client_ca_file: String = "", Built, "File with the CAs of client certificates; the common name is the user name";
-requestheader_allowed_names: Vec<String> = list(&[]), Built, "Common names of proxies that may set user headers. Empty for every certificate of --requestheader-client-ca-file";
+requestheader_allowed_names: Vec<String> = list(&[]), Built, "Common names of proxies that may set user headers. Empty to accept every certificate that a CA in --requestheader-client-ca-file signed";
 requestheader_client_ca_file: String = "", Built, "File with the CAs of the client certificates of proxies that may set user headers";
 requestheader_extra_headers_prefix: Vec<String> = list(&["x-remote-extra-"]), Built, "Prefixes of proxy headers with extra user attributes";
 requestheader_group_headers: Vec<String> = list(&["x-remote-group"]), Built, "Proxy headers with the user's groups";
@@ -104,7 +104,7 @@ requestheader_username_headers: Vec<String> = list(&["x-remote-user"]), Built, "
 
 ["Authorization"]
 authorization_always_allow_paths: Vec<String> = list(&["/healthz", "/readyz", "/livez"]), Built, "Paths that are allowed without authorization. A trailing * matches every suffix";
-authorization_kubeconfig: String = "", Built, "Kubeconfig of the API server for SubjectAccessReviews. If empty, only --authorization-always-allow-paths are allowed";
+authorization_kubeconfig: String = "", Built, "Kubeconfig of the API server for SubjectAccessReviews. If empty, the in-cluster configuration is used; outside of a cluster, only --authorization-always-allow-paths and the group system:masters are then allowed";
 authorization_webhook_cache_authorized_ttl: Duration = secs(10), Built, "Time to cache allowed SubjectAccessReviews";
 authorization_webhook_cache_unauthorized_ttl: Duration = secs(10), Built, "Time to cache denied SubjectAccessReviews";
 
@@ -114,7 +114,7 @@ disable_attach_detach_reconcile_sync: bool = false, Built, "Do not sync attached
 disable_force_detach_on_timeout: bool = false, Built, "Never force-detach a volume after the unmount timeout";
 
 ["Certificatesigningrequest-signing-controller"]
-cluster_signing_cert_file: String = "", Built, "File with the CA certificate of all built-in signers. Excludes the flags of single signers";
+cluster_signing_cert_file: String = "", Built, "File with the CA certificate of all built-in signers. Cannot be combined with the flags of individual signers";
 cluster_signing_duration: Duration = hours(8760), Built, "Maximum validity of a signed certificate. A request can specify less";
 cluster_signing_key_file: String = "", Built, "File with the private key of --cluster-signing-cert-file";
 cluster_signing_kube_apiserver_client_cert_file: String = "", Built, "File with the CA certificate of the signer kubernetes.io/kube-apiserver-client";
@@ -142,11 +142,11 @@ concurrent_statefulset_syncs: i32 = 5, Built, "Number of StatefulSets to sync co
 concurrent_daemonset_syncs: i32 = 2, Built, "Number of DaemonSets to sync concurrently";
 
 ["Endpoints-controller"]
-concurrent_endpoint_syncs: i32 = 5, Built, "Number of Services whose Endpoints to sync concurrently";
+concurrent_endpoint_syncs: i32 = 5, Built, "Number of concurrent syncs of Endpoints, one Service each";
 endpoint_updates_batch_period: Duration = secs(0), Built, "Time to batch Pod changes before Endpoints are written. A longer time means fewer and later writes";
 
 ["Endpointslice-controller"]
-concurrent_service_endpoint_syncs: i32 = 5, Built, "Number of Services whose EndpointSlices to sync concurrently, 1 to 50";
+concurrent_service_endpoint_syncs: i32 = 5, Built, "Number of concurrent syncs of EndpointSlices, one Service each; 1 to 50";
 endpointslice_updates_batch_period: Duration = secs(0), Built, "Time to batch Pod changes before EndpointSlices are written. A longer time means fewer and later writes";
 max_endpoints_per_slice: i32 = 100, Built, "Maximum number of endpoints in an EndpointSlice, 1 to 1000";
 
@@ -168,7 +168,7 @@ horizontal_pod_autoscaler_cpu_initialization_period: Duration = secs(300), Built
 horizontal_pod_autoscaler_downscale_stabilization: Duration = secs(300), Built, "Time window of recommendations; the autoscaler never scales below the highest of them";
 horizontal_pod_autoscaler_initial_readiness_delay: Duration = secs(30), Built, "Time after the start of a Pod during which readiness changes count as the initial readiness";
 horizontal_pod_autoscaler_sync_period: Duration = secs(15), Built, "Time between two evaluations of a HorizontalPodAutoscaler";
-horizontal_pod_autoscaler_tolerance: f64 = 0.1, Built, "Minimum difference from 1 of the ratio of a metric to its target that causes scaling";
+horizontal_pod_autoscaler_tolerance: f64 = 0.1, Built, "Tolerance: the autoscaler scales only if the ratio of a metric to its target differs from 1 by more than this value";
 
 ["Job-controller"]
 concurrent_job_syncs: i32 = 5, Built, "Number of Jobs to sync concurrently";
@@ -177,7 +177,7 @@ concurrent_job_syncs: i32 = 5, Built, "Number of Jobs to sync concurrently";
 concurrent_cron_job_syncs: i32 = 5, Built, "Number of CronJobs to sync concurrently";
 
 ["Legacy-serviceaccount-token-cleaner-controller"]
-legacy_service_account_token_clean_up_period: Duration = hours(8760), Built, "Time without use after which a legacy token is deleted";
+legacy_service_account_token_clean_up_period: Duration = hours(8760), Built, "Time without use after which a legacy token is marked as invalid. The token is deleted if it stays unused for the same time again";
 
 ["Namespace-controller"]
 concurrent_namespace_syncs: i32 = 10, Built, "Number of Namespaces to sync concurrently";
@@ -190,12 +190,12 @@ node_cidr_mask_size_ipv6: i32 = 0, Built, "Prefix length of a Node's IPv6 CIDR i
 service_cluster_ip_range: String = "", Built, "CIDRs of Services, which are excluded from the CIDRs of Nodes. Needs --allocate-node-cidrs";
 
 ["Node-lifecycle-controller"]
-large_cluster_size_threshold: i32 = 50, Built, "Number of Nodes above which a zone is large. In smaller zones, a partial outage stops evictions";
+large_cluster_size_threshold: i32 = 50, Built, "Number of Nodes above which a zone is large. In a smaller zone that is unhealthy, no Pods are evicted";
 node_eviction_rate: f32 = 0.1_f32, Built, "Nodes per second whose Pods are evicted in a healthy zone";
 node_monitor_grace_period: Duration = secs(50), Built, "Time without a heartbeat after which a running Node is marked unhealthy";
 node_startup_grace_period: Duration = secs(60), Built, "Time without a heartbeat after which a starting Node is marked unhealthy";
 secondary_node_eviction_rate: f32 = 0.01_f32, Built, "Nodes per second whose Pods are evicted in an unhealthy large zone";
-unhealthy_zone_threshold: f32 = 0.55_f32, Built, "Fraction of unready Nodes, at least 3, that makes a zone unhealthy";
+unhealthy_zone_threshold: f32 = 0.55_f32, Built, "Fraction of unready Nodes that makes a zone unhealthy, if at least 3 of its Nodes are unready";
 
 ["Persistentvolume-binder-controller"]
 enable_dynamic_provisioning: bool = true, Built, "Provision volumes dynamically if the environment supports it";
@@ -225,7 +225,7 @@ resource_quota_sync_period: Duration = secs(300), Built, "Time between two full 
 ["Serviceaccount-controller"]
 concurrent_serviceaccount_token_syncs: i32 = 5, Built, "Number of service account token Secrets to sync concurrently";
 root_ca_file: String = "", Built, "File with the CAs (PEM) to publish in each namespace and in service account token Secrets";
-service_account_private_key_file: String = "", Built, "File with the private key (PEM, RSA or ECDSA) that signs tokens in Secrets. If empty, no tokens are created";
+service_account_private_key_file: String = "", Built, "File with the private key (PEM, RSA or ECDSA) that signs tokens in Secrets. If empty, token Secrets stay empty";
 
 ["Ttl-after-finished-controller"]
 concurrent_ttl_after_finished_syncs: i32 = 5, Built, "Number of finished Jobs to sync concurrently";
@@ -235,15 +235,15 @@ concurrent_validating_admission_policy_status_syncs: i32 = 5, Built, "Number of 
 
 ["Metrics"]
 allow_metric_labels: BTreeMap<String, String> = BTreeMap::new(), Built, "Allowed values of metric labels: METRIC,LABEL=VALUE,VALUE. Other values are counted together";
-allow_metric_labels_manifest: String = "", Built, "File with --allow-metric-labels as YAML, a map of METRIC,LABEL to VALUE,VALUE. Excludes --allow-metric-labels";
+allow_metric_labels_manifest: String = "", Built, "File with --allow-metric-labels as YAML, a map of METRIC,LABEL to VALUE,VALUE. Cannot be combined with --allow-metric-labels";
 disabled_metrics: Vec<String> = list(&[]), Built, "Full names of metrics to disable";
-show_hidden_metrics_for_version: String = "", Moot, "Release whose hidden metrics to serve. Only the previous release, 1.35, is allowed. No effect: Coxswain hides no metrics";
+show_hidden_metrics_for_version: String = "", Moot, "No effect: Coxswain hides no metrics. Only the previous release, 1.35, is allowed";
 
 ["Traces"]
-metrics_otlp_endpoint: String = "", Built, "OpenTelemetry collector to export metrics to: HOST:PORT for OTLP/gRPC without encryption, or a URL. Overrides OTEL_EXPORTER_OTLP_METRICS_ENDPOINT, which counts if the flag is empty";
+metrics_otlp_endpoint: String = "", Built, "OpenTelemetry collector to export metrics to: HOST:PORT for OTLP/gRPC without encryption, or a URL. Overrides OTEL_EXPORTER_OTLP_METRICS_ENDPOINT, which is used if the flag is empty";
 tracing_config_file: String = "", Built, "File with a TracingConfiguration (apiserver.config.k8s.io; v1, v1beta1 or v1alpha1): the collector, and the sampling rate per million";
-tracing_endpoint: String = "", Built, "OpenTelemetry collector to send spans to: HOST:PORT for OTLP/gRPC without encryption, or a URL. Overrides the file and OTEL_EXPORTER_OTLP_ENDPOINT, which count if the flag is empty";
-tracing_sampling_rate_per_million: i32 = -1, Built, "Sampling rate of root traces per million. Overrides the file and OTEL_TRACES_SAMPLER. -1 for their value";
+tracing_endpoint: String = "", Built, "OpenTelemetry collector to send spans to: HOST:PORT for OTLP/gRPC without encryption, or a URL. Overrides --tracing-config-file and OTEL_EXPORTER_OTLP_ENDPOINT, which are used if the flag is empty";
+tracing_sampling_rate_per_million: i32 = -1, Built, "Sampling rate of root traces per million. Overrides --tracing-config-file and OTEL_TRACES_SAMPLER; -1 to use their rate";
 
 ["Logs"]
 log_flush_frequency: Duration = secs(5), Built, "Maximum time that a log line is buffered if a buffer size is set";
@@ -253,13 +253,13 @@ log_text_info_buffer_size: ByteQuantity = 0_u64, Built, "Buffer size for info me
 log_text_split_stream: bool = false, Built, "With text, write errors to stderr and other messages to stdout. Needs the feature gate LoggingAlphaOptions";
 logging_format: String = "text", Built, "Log format: text or json";
 v: Verbosity = 0_u32, Built, "Log verbosity: 0 for essential messages, 4 for debugging, 6 for everything";
-vmodule: ModuleVerbosity = ModuleVerbosity::default(), Built, "Log verbosity by module, for the text format only: the last name of a module, or a part of its path with ::; * and ? are wildcards";
+vmodule: ModuleVerbosity = ModuleVerbosity::default(), Built, "Log verbosity by module, for the text format only: the last segment of the module path, or several segments joined with ::; * and ? are wildcards";
 
 ["Misc"]
-kubeconfig: String = "", Built, "Kubeconfig of the API server. Empty, with --master empty, to use the in-cluster configuration";
+kubeconfig: String = "", Built, "Kubeconfig of the API server. If --kubeconfig and --master are empty, the in-cluster configuration is used";
 master: String = "", Built, "Address of the API server. Overrides the kubeconfig";
 
 ["Global"]
 help: bool = false, Built, "Print this help and exit";
-version: VersionRequest = VersionRequest::No, Built, "Print the version and exit; raw for all details, or a version v1.36.3... to report instead of v1.36.3";
+version: VersionRequest = VersionRequest::No, Built, "Print the version and exit. raw prints all details; v1.36.3-SUFFIX or v1.36.3+SUFFIX runs the manager, and reports this version instead of v1.36.3";
 }

@@ -15,12 +15,12 @@ const LEAST: usize = 50;
 
 const INTRODUCTION: &str = "\
 Coxswain runs the controllers of Kubernetes 1.36, which bring the cluster to its desired state.
-With flags only, it runs as the manager and replaces kube-controller-manager with the same command line.
+With flags only, coxswain runs as the manager. It accepts the command line of kube-controller-manager, which it replaces.
 
 Usage:
   coxswain [flags]
-  coxswain COMMAND     a client of a running manager: controllers, controller, enable, disable, events, leader,
-                       step-down, queues, queue, sync, explain, completion, version; see coxswain help
+  coxswain COMMAND     run a command of the client, such as controllers, enable, disable, reset, events, leader, sync or
+                       explain; coxswain help lists all commands
 ";
 
 /// All of it.

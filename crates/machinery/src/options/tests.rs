@@ -308,7 +308,7 @@ fn help_lists_every_flag_by_section() {
             "AtomicFIFO (BETA, on; no effect: Coxswain has no queue between a watch and its cache)"
         )
     );
-    assert!(joined.contains("(no effect: it profiles the Go runtime;"));
+    assert!(joined.contains("(no effect: KCM profiles the Go runtime;"));
     assert!(help.contains("Off by default: bootstrap-signer-controller"));
     assert!(help.lines().all(|line| line.len() <= 130), "it fits a screen");
 }
@@ -325,7 +325,7 @@ fn flags_without_effect_say_so() {
     };
     assert_eq!(warnings(&["--contention-profiling=false"]), [""; 0], "it is the default");
     let said = warnings(&["--contention-profiling", "--concurrent-deployment-syncs=6"]);
-    let why = "it profiles the Go runtime; see the tokio_ metrics for waiting tasks";
+    let why = "KCM profiles the Go runtime; for waiting tasks, see the coxswain_runtime_ metrics";
     assert_eq!(said, [format!("--contention-profiling: true has no effect: {why}")]);
     assert_eq!(warnings(&["--concurrent-service-syncs=6"]), [""; 0], "nor has it in the original");
     let deprecated = startup(&["--node-sync-period=3s"]).warnings;

@@ -492,7 +492,7 @@ impl<K: Clone + Eq + Hash> Drop for Timekeeper<'_, K> {
 }
 
 /// A key in flight. Until it is dropped, no other worker gets the key.
-#[must_use = "the key is no longer in flight when this is dropped"]
+#[must_use = "the key is no longer in flight when its item is dropped"]
 pub struct Item<K: Clone + Eq + Hash> {
     shared: Arc<Shared<K>>,
     key: K,

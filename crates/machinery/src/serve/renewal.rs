@@ -121,7 +121,7 @@ async fn check_own_pair(
     if tls::is_self_made(&held.cert) && held.key.public_key() == served.key.public_key() {
         Ok(())
     } else {
-        Err(std::io::Error::other("the files have another certificate than the served one"))
+        Err(std::io::Error::other("the certificate in the files differs from the served certificate"))
     }
 }
 

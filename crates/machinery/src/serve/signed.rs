@@ -120,8 +120,8 @@ impl SignedRenewal {
                     tracing::error!(
                         name = COXSWAIN_NAME,
                         error,
-                        "Failed to sign a serving certificate with the cluster's CA; clients with a token and the CA \
-                         cannot verify this replica unless an earlier certificate is valid"
+                        "Failed to sign a serving certificate with the cluster's CA; clients that send a token \
+                         and trust only the cluster's CA cannot verify this replica unless an earlier certificate is still valid"
                     );
                     state.error = Some(error);
                 }

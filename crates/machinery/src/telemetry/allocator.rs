@@ -24,9 +24,11 @@ const FIGURES: [(&str, &str, Read); 5] = [
         "Resident memory of the allocator in bytes: active pages, metadata and pages not yet returned to the system.",
         || stats::resident::read(),
     ),
-    ("coxswain_allocator_retained_bytes", "Retained virtual address space without memory in bytes.", || {
-        stats::retained::read()
-    }),
+    (
+        "coxswain_allocator_retained_bytes",
+        "Virtual address space in bytes that the allocator retains without physical memory.",
+        || stats::retained::read(),
+    ),
 ];
 
 /// The collector of `coxswain_allocator_*`.

@@ -82,11 +82,13 @@ impl<V: Collector> BoundedSeries<V> {
         let labels = vector.desc().first().map(|desc| desc.variable_labels.clone()).unwrap_or_default();
         let position = |name: &&str| labels.iter().position(|label| label == name);
         let Some(positions) = named.iter().map(position).collect::<Option<Vec<usize>>>() else {
-            return Err(prometheus::Error::Msg(format!("not all of {named:?} are in the labels {labels:?}")));
+            return Err(prometheus::Error::Msg(format!(
+                "not all of {named:?} are labels of the metric; its labels: {labels:?}"
+            )));
         };
         if positions.is_empty() {
             return Err(prometheus::Error::Msg(format!(
-                "none of the labels {labels:?} has user-defined names"
+                "no label with user-defined values is given; labels of the metric: {labels:?}"
             )));
         }
         // Not `with_hasher`, which allocates the whole capacity: most metrics have few series.

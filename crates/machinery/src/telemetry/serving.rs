@@ -179,7 +179,7 @@ impl ServeMetrics {
             )?,
             serving_certificates: registrar.int_gauges(
                 "coxswain_serving_certificate_not_after_seconds",
-                "Expiry of the first serving certificate of a port in seconds since 1970.",
+                "Earliest expiry of a serving certificate in seconds since 1970, by port.",
                 &["port"],
             )?,
             client_cas: registrar.int_gauges(

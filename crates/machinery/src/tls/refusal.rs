@@ -18,14 +18,14 @@ pub(super) enum Refusal {
     Issuer,
     #[error("more intermediate certificates than the CA allows")]
     PathLength,
-    #[error("a certificate of X.509 version 1 must be signed directly by a CA certificate of the bundle")]
+    #[error("a certificate of X.509 version 1 must be signed directly by a CA certificate in the bundle")]
     VersionOne,
     #[error(
-        "unsupported key or signature algorithm; supported are ECDSA on P-224, P-256, P-384 and P-521, Ed25519, and RSA from 1024 to 8192 bits"
+        "unsupported key or signature algorithm; use ECDSA on P-224, P-256, P-384 or P-521, Ed25519, or RSA from 1024 to 8192 bits"
     )]
     Algorithm,
     #[error(
-        "a certificate with CA:TRUE of a server or client must be in the CA bundle, or signed directly by another CA certificate of the bundle"
+        "a server or client certificate with CA:TRUE must be in the CA bundle, or be signed directly by another CA certificate in the bundle"
     )]
     Ca,
     #[error("policy constraints are not supported")]

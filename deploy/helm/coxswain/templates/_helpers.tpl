@@ -1,4 +1,4 @@
-{{/* Labels of everything. */}}
+{{/* Labels of all objects. */}}
 {{- define "coxswain.labels" -}}
 app.kubernetes.io/name: coxswain
 app.kubernetes.io/managed-by: {{ .Release.Service }}
@@ -6,7 +6,7 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
-{{/* What selects the manager's pods. */}}
+{{/* Labels that select the manager's pods. */}}
 {{- define "coxswain.selector" -}}
 app.kubernetes.io/name: coxswain
 app.kubernetes.io/component: controller-manager
@@ -21,7 +21,7 @@ app.kubernetes.io/component: controller-manager
 
 {{/* The flags for the CIDRs of pods and Services. */}}
 {{- define "coxswain.cidrs" -}}
-{{- if not .Values.podCIDRs }}{{ fail "podCIDRs is required: set it to --cluster-cidr of kube-controller-manager, as a list, or to `none` if that runs without --allocate-node-cidrs; without it new nodes would get no podCIDR" }}{{ end -}}
+{{- if not .Values.podCIDRs }}{{ fail "podCIDRs is required, because new nodes would get no podCIDR otherwise: set it to the value of --cluster-cidr of kube-controller-manager, as a list, or to `none` if kube-controller-manager runs without --allocate-node-cidrs=true" }}{{ end -}}
 {{- if ne (toString .Values.podCIDRs) "none" }}
 - --allocate-node-cidrs=true
 - {{ printf "--cluster-cidr=%s" (join "," .Values.podCIDRs) | quote }}
@@ -31,8 +31,8 @@ app.kubernetes.io/component: controller-manager
 {{- end }}
 {{- end }}
 
-{{/* Leases, and what names them, are in kube-system. */}}
+{{/* Leases, and the objects that name them, are in kube-system. */}}
 {{- define "coxswain.namespace" -}}
-{{- if ne .Release.Namespace "kube-system" }}{{ fail "coxswain is installed in kube-system: helm install --namespace kube-system" }}{{ end -}}
+{{- if ne .Release.Namespace "kube-system" }}{{ fail "coxswain must be installed in kube-system: use helm install --namespace kube-system" }}{{ end -}}
 kube-system
 {{- end }}

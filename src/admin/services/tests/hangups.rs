@@ -142,7 +142,7 @@ async fn unwritten_events_bound_the_orders_of_their_user_and_no_step_down() {
         order(&bench, "jane", "job", reason).await.unwrap();
     }
     let refused = order(&bench, "jane", "job", "third").await.unwrap_err();
-    assert!(refused.message().contains("changes with unwritten Events"), "{refused:?}");
+    assert!(refused.message().contains("changes whose Kubernetes Events are not written yet"), "{refused:?}");
     order(&bench, "joe", "job", "fourth").await.unwrap();
     bench.manager.state.lock().hangs = None;
     tokio::time::sleep(LATENCY * 2).await;

@@ -532,12 +532,13 @@ type DesiredState struct {
 	Source DesiredSource `protobuf:"varint,2,opt,name=source,proto3,enum=coxswain.admin.v1.DesiredSource" json:"source,omitempty"`
 	// Active override; absent unless `source` is `DESIRED_SOURCE_OVERRIDE`.
 	Override *Override `protobuf:"bytes,3,opt,name=override,proto3" json:"override,omitempty"`
-	// Desired state from this replica's flags and defaults, which applies after the override ends.
+	// Desired state according to this replica's flags and defaults. After the override ends, the state according to the
+	// leader's flags applies; the leader's flags can differ (`flags_differ`).
 	EnabledWithoutOverride bool `protobuf:"varint,4,opt,name=enabled_without_override,json=enabledWithoutOverride,proto3" json:"enabled_without_override,omitempty"`
 	// Parse error of this controller's override, which has no effect until a request replaces it.
 	InvalidOverride string `protobuf:"bytes,5,opt,name=invalid_override,json=invalidOverride,proto3" json:"invalid_override,omitempty"`
-	// Reason why a valid override has no effect: the flags of this replica do not select the controller, and the override
-	// was set without `force` or `--admin-overrides` does not allow it.
+	// Reason why a valid override has no effect: the flags of this replica do not select the controller, and either the
+	// override was set without `force`, or `--admin-overrides` is `disable-only`.
 	IneffectiveOverride string `protobuf:"bytes,6,opt,name=ineffective_override,json=ineffectiveOverride,proto3" json:"ineffective_override,omitempty"`
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
@@ -615,7 +616,8 @@ func (x *DesiredState) GetIneffectiveOverride() string {
 	return ""
 }
 
-// An override, which takes precedence over the flags.
+// An override. It takes precedence over the flags, unless it has no effect for a reason in
+// `DesiredState.ineffective_override`.
 type Override struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// True if the override enables the controller, false if it disables it.
@@ -981,7 +983,7 @@ func (x *ControllerFilter) GetDesiredEnabled() bool {
 	return false
 }
 
-// An override without effect, because its value is invalid or its name is not a controller's.
+// An override without effect, because its value is invalid, or because its name is not the name of a controller.
 type InvalidOverride struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Key of the annotation that contains the override.
@@ -1301,8 +1303,9 @@ type EnableControllerRequest struct {
 	Wait bool `protobuf:"varint,5,opt,name=wait,proto3" json:"wait,omitempty"`
 	// Check the request without changing anything. The response shows the state that the request would create.
 	DryRun bool `protobuf:"varint,6,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	// Enable the controller even if `--controllers` does not select it, although another manager may run it too, and even
-	// if the flags of this replica differ from the leader's. Such an override takes precedence over the flags.
+	// Enable the controller even if `--controllers` does not select it, or if the flags of this replica differ from the
+	// leader's. Another manager may then run the same controller. An override with `force` takes precedence over the
+	// flags.
 	Force         bool `protobuf:"varint,7,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1458,7 +1461,7 @@ type DisableControllerRequest struct {
 	Wait bool `protobuf:"varint,5,opt,name=wait,proto3" json:"wait,omitempty"`
 	// Check the request without changing anything. The response shows the state that the request would create.
 	DryRun bool `protobuf:"varint,6,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	// Required for `*`, and for a critical controller without a lifetime of at most 1 hour.
+	// Required for `*`, and for a critical controller if the lifetime is absent or longer than 1 hour.
 	Force         bool `protobuf:"varint,7,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1899,7 +1902,7 @@ type WatchControllersResponse_Snapshot struct {
 }
 
 type WatchControllersResponse_Changed struct {
-	// A matching controller that changed, or that matches since its last change.
+	// A matching controller that changed, or a controller that began to match the filter with this change.
 	Changed *Controller `protobuf:"bytes,2,opt,name=changed,proto3,oneof"`
 }
 

@@ -76,8 +76,8 @@ type ControllerServiceClient interface {
 	// (`OUTCOME_UNKNOWN`): the API server's response was lost, and the override may be active. `DEADLINE_EXCEEDED`
 	// (`TIMEOUT`): with `wait`, the controller does not run yet; the override is active.
 	EnableController(ctx context.Context, in *EnableControllerRequest, opts ...grpc.CallOption) (*EnableControllerResponse, error)
-	// Disables a controller by an override. Idempotent. Reconciles in progress complete first, and unshared watches end.
-	// Requires `update` on `controllers`, by name.
+	// Disables a controller by an override. Idempotent. Reconciles in progress complete first. Watches that no other
+	// controller uses are then closed. Requires `update` on `controllers`, by name.
 	//
 	// `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): the controller does not exist.
 	//
@@ -254,8 +254,8 @@ type ControllerServiceServer interface {
 	// (`OUTCOME_UNKNOWN`): the API server's response was lost, and the override may be active. `DEADLINE_EXCEEDED`
 	// (`TIMEOUT`): with `wait`, the controller does not run yet; the override is active.
 	EnableController(context.Context, *EnableControllerRequest) (*EnableControllerResponse, error)
-	// Disables a controller by an override. Idempotent. Reconciles in progress complete first, and unshared watches end.
-	// Requires `update` on `controllers`, by name.
+	// Disables a controller by an override. Idempotent. Reconciles in progress complete first. Watches that no other
+	// controller uses are then closed. Requires `update` on `controllers`, by name.
 	//
 	// `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): the controller does not exist.
 	//

@@ -282,7 +282,7 @@ func (OverrideChange) EnumDescriptor() ([]byte, []int) {
 // An event.
 type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Position in the log. The first event has 1, and each event one more.
+	// Position in the log: 1 for the first event, increased by 1 for each following event.
 	Sequence uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	// Time of the event.
 	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
@@ -609,7 +609,7 @@ type ReconcileStarted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Queue of the key.
 	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
-	// Number of the attempt: 1, and one more after each failure.
+	// Number of the attempt: 1 for the first attempt, increased by 1 after each failure.
 	Attempt int32 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// Waiting time of the key in the queue.
 	QueueWait     *durationpb.Duration `protobuf:"bytes,3,opt,name=queue_wait,json=queueWait,proto3" json:"queue_wait,omitempty"`
@@ -673,7 +673,7 @@ type ReconcileFinished struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Queue of the key.
 	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
-	// Number of the attempt: 1, and one more after each failure.
+	// Number of the attempt: 1 for the first attempt, increased by 1 after each failure.
 	Attempt int32 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// Waiting time of the key in the queue.
 	QueueWait *durationpb.Duration `protobuf:"bytes,3,opt,name=queue_wait,json=queueWait,proto3" json:"queue_wait,omitempty"`
@@ -764,7 +764,7 @@ type ReconcileFailed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Queue of the key.
 	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
-	// Number of the attempt: 1, and one more after each failure.
+	// Number of the attempt: 1 for the first attempt, increased by 1 after each failure.
 	Attempt int32 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// Waiting time of the key in the queue.
 	QueueWait *durationpb.Duration `protobuf:"bytes,3,opt,name=queue_wait,json=queueWait,proto3" json:"queue_wait,omitempty"`
@@ -1263,8 +1263,9 @@ type StreamEventsRequest struct {
 	//	*StreamEventsRequest_SinceSequence
 	//	*StreamEventsRequest_Last
 	Start isStreamEventsRequest_Start `protobuf_oneof:"start"`
-	// Log of `since_sequence`, from `StreamStarted`. If it is set, the call fails if the replica has another log, after a
-	// restart or because another replica responds, instead of silently missing events.
+	// ID of the log that `since_sequence` belongs to, from `StreamStarted`. With this field, the call fails if the
+	// replica has a different log, because the replica restarted or another replica responds. Without this field, the
+	// client can miss events without notice.
 	LogId string `protobuf:"bytes,4,opt,name=log_id,json=logId,proto3" json:"log_id,omitempty"`
 	// End the stream after the past events, without new events.
 	ReplayOnly    bool `protobuf:"varint,5,opt,name=replay_only,json=replayOnly,proto3" json:"replay_only,omitempty"`

@@ -44,12 +44,14 @@ type LeaderServiceClient interface {
 	//
 	// `FAILED_PRECONDITION`:
 	//
-	//   - the expected leader is another replica (`NOT_LEADER`, with `leader_address` in the metadata);
+	//   - the called replica does not lead, and the replica in `expected_leader_identity` leads (`NOT_LEADER`, with
+	//     `leader_address` in the metadata; send the call to that address);
 	//   - no other replica is live, and the request does not set `force` (`NO_CANDIDATE`);
 	//   - the named successor is not live (`SUCCESSOR_NOT_LIVE`);
 	//   - the request names a successor, but the API server chooses the leader (`SETTING`: coordinated leader election);
-	//   - the leader is not the expected one, another replica leads and the request expects none, or the replica lost
-	//     leadership before it applied the request (`LEADER_CHANGED`; do not send the call to the next leader);
+	//   - the replica in `expected_leader_identity` does not lead; the request does not set `expected_leader_identity`, and
+	//     the called replica does not lead; or the called replica lost leadership before it applied the request
+	//     (`LEADER_CHANGED`; do not send the call to the next leader);
 	//   - leader election is off (`NO_LEADER_ELECTION`).
 	//
 	// `NOT_FOUND` (`REPLICA_NOT_FOUND`): no replica has the successor's identity. `UNAVAILABLE` (`API_SERVER`): the replica
@@ -125,12 +127,14 @@ type LeaderServiceServer interface {
 	//
 	// `FAILED_PRECONDITION`:
 	//
-	//   - the expected leader is another replica (`NOT_LEADER`, with `leader_address` in the metadata);
+	//   - the called replica does not lead, and the replica in `expected_leader_identity` leads (`NOT_LEADER`, with
+	//     `leader_address` in the metadata; send the call to that address);
 	//   - no other replica is live, and the request does not set `force` (`NO_CANDIDATE`);
 	//   - the named successor is not live (`SUCCESSOR_NOT_LIVE`);
 	//   - the request names a successor, but the API server chooses the leader (`SETTING`: coordinated leader election);
-	//   - the leader is not the expected one, another replica leads and the request expects none, or the replica lost
-	//     leadership before it applied the request (`LEADER_CHANGED`; do not send the call to the next leader);
+	//   - the replica in `expected_leader_identity` does not lead; the request does not set `expected_leader_identity`, and
+	//     the called replica does not lead; or the called replica lost leadership before it applied the request
+	//     (`LEADER_CHANGED`; do not send the call to the next leader);
 	//   - leader election is off (`NO_LEADER_ELECTION`).
 	//
 	// `NOT_FOUND` (`REPLICA_NOT_FOUND`): no replica has the successor's identity. `UNAVAILABLE` (`API_SERVER`): the replica

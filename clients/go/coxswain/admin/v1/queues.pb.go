@@ -119,7 +119,7 @@ type Queue struct {
 	Syncs int64 `protobuf:"varint,11,opt,name=syncs,proto3" json:"syncs,omitempty"`
 	// Failed reconciles since the controller's last start.
 	Errors int64 `protobuf:"varint,12,opt,name=errors,proto3" json:"errors,omitempty"`
-	// Keys that wait until a cache contains their last writes, and are queued then.
+	// Keys that wait until a cache contains the controller's last writes; the keys are then queued.
 	Waiting       int64 `protobuf:"varint,13,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -301,7 +301,7 @@ func (x *QueuedKey) GetAge() *durationpb.Duration {
 	return nil
 }
 
-// A key that waits for a cache, and is queued when the cache is current.
+// A key that waits until a cache contains the controller's last writes; the key is then queued.
 type WaitingKey struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Key of the object.

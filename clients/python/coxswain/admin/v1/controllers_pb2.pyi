@@ -298,12 +298,14 @@ class DesiredState(_message.Message):
     source: Global___DesiredSource.ValueType
     """Source of the desired state."""
     enabled_without_override: _builtins.bool
-    """Desired state from this replica's flags and defaults, which applies after the override ends."""
+    """Desired state according to this replica's flags and defaults. After the override ends, the state according to the
+    leader's flags applies; the leader's flags can differ (`flags_differ`).
+    """
     invalid_override: _builtins.str
     """Parse error of this controller's override, which has no effect until a request replaces it."""
     ineffective_override: _builtins.str
-    """Reason why a valid override has no effect: the flags of this replica do not select the controller, and the override
-    was set without `force` or `--admin-overrides` does not allow it.
+    """Reason why a valid override has no effect: the flags of this replica do not select the controller, and either the
+    override was set without `force`, or `--admin-overrides` is `disable-only`.
     """
     @_builtins.property
     def override(self) -> Global___Override:
@@ -329,7 +331,9 @@ Global___DesiredState: _TypeAlias = DesiredState  # noqa: Y015
 
 @_typing.final
 class Override(_message.Message):
-    """An override, which takes precedence over the flags."""
+    """An override. It takes precedence over the flags, unless it has no effect for a reason in
+    `DesiredState.ineffective_override`.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -519,7 +523,7 @@ Global___ControllerFilter: _TypeAlias = ControllerFilter  # noqa: Y015
 
 @_typing.final
 class InvalidOverride(_message.Message):
-    """An override without effect, because its value is invalid or its name is not a controller's."""
+    """An override without effect, because its value is invalid, or because its name is not the name of a controller."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -695,8 +699,9 @@ class EnableControllerRequest(_message.Message):
     dry_run: _builtins.bool
     """Check the request without changing anything. The response shows the state that the request would create."""
     force: _builtins.bool
-    """Enable the controller even if `--controllers` does not select it, although another manager may run it too, and even
-    if the flags of this replica differ from the leader's. Such an override takes precedence over the flags.
+    """Enable the controller even if `--controllers` does not select it, or if the flags of this replica differ from the
+    leader's. Another manager may then run the same controller. An override with `force` takes precedence over the
+    flags.
     """
     @_builtins.property
     def duration(self) -> _duration_pb2.Duration:
@@ -777,7 +782,7 @@ class DisableControllerRequest(_message.Message):
     dry_run: _builtins.bool
     """Check the request without changing anything. The response shows the state that the request would create."""
     force: _builtins.bool
-    """Required for `*`, and for a critical controller without a lifetime of at most 1 hour."""
+    """Required for `*`, and for a critical controller if the lifetime is absent or longer than 1 hour."""
     @_builtins.property
     def duration(self) -> _duration_pb2.Duration:
         """Lifetime of the override, from 1 second to 366 days. Without a lifetime, the override stays until another request
@@ -955,7 +960,7 @@ class WatchControllersResponse(_message.Message):
 
     @_builtins.property
     def changed(self) -> Global___Controller:
-        """A matching controller that changed, or that matches since its last change."""
+        """A matching controller that changed, or a controller that began to match the filter with this change."""
 
     @_builtins.property
     def invalid_overrides(self) -> Global___InvalidOverrides:

@@ -137,8 +137,8 @@ class ControllerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DisableController(self, request, context):
-        """Disables a controller by an override. Idempotent. Reconciles in progress complete first, and unshared watches end.
-        Requires `update` on `controllers`, by name.
+        """Disables a controller by an override. Idempotent. Reconciles in progress complete first. Watches that no other
+        controller uses are then closed. Requires `update` on `controllers`, by name.
 
         `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): the controller does not exist.
 

@@ -81,8 +81,8 @@ class ControllerServiceStub:
     (`TIMEOUT`): with `wait`, the controller does not run yet; the override is active.
     """
     DisableController: _grpc.UnaryUnaryMultiCallable[_controllers_pb2.DisableControllerRequest, _controllers_pb2.DisableControllerResponse]
-    """Disables a controller by an override. Idempotent. Reconciles in progress complete first, and unshared watches end.
-    Requires `update` on `controllers`, by name.
+    """Disables a controller by an override. Idempotent. Reconciles in progress complete first. Watches that no other
+    controller uses are then closed. Requires `update` on `controllers`, by name.
 
     `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): the controller does not exist.
 
@@ -187,8 +187,8 @@ class ControllerServiceAsyncStub(ControllerServiceStub):
     (`TIMEOUT`): with `wait`, the controller does not run yet; the override is active.
     """
     DisableController: _aio.UnaryUnaryMultiCallable[_controllers_pb2.DisableControllerRequest, _controllers_pb2.DisableControllerResponse]  # type: ignore[assignment]
-    """Disables a controller by an override. Idempotent. Reconciles in progress complete first, and unshared watches end.
-    Requires `update` on `controllers`, by name.
+    """Disables a controller by an override. Idempotent. Reconciles in progress complete first. Watches that no other
+    controller uses are then closed. Requires `update` on `controllers`, by name.
 
     `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): the controller does not exist.
 
@@ -314,8 +314,8 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _controllers_pb2.DisableControllerRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_controllers_pb2.DisableControllerResponse, _abc.Awaitable[_controllers_pb2.DisableControllerResponse]]:
-        """Disables a controller by an override. Idempotent. Reconciles in progress complete first, and unshared watches end.
-        Requires `update` on `controllers`, by name.
+        """Disables a controller by an override. Idempotent. Reconciles in progress complete first. Watches that no other
+        controller uses are then closed. Requires `update` on `controllers`, by name.
 
         `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): the controller does not exist.
 

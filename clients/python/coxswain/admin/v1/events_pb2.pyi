@@ -186,7 +186,7 @@ class Event(_message.Message):
     LEADERSHIP_CHANGED_FIELD_NUMBER: _builtins.int
     OVERRIDE_CHANGED_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
-    """Position in the log. The first event has 1, and each event one more."""
+    """Position in the log: 1 for the first event, increased by 1 for each following event."""
     type: Global___EventType.ValueType
     """Type of the event."""
     severity: Global___Severity.ValueType
@@ -309,7 +309,7 @@ class ReconcileStarted(_message.Message):
     queue: _builtins.str
     """Queue of the key."""
     attempt: _builtins.int
-    """Number of the attempt: 1, and one more after each failure."""
+    """Number of the attempt: 1 for the first attempt, increased by 1 after each failure."""
     @_builtins.property
     def queue_wait(self) -> _duration_pb2.Duration:
         """Waiting time of the key in the queue."""
@@ -344,7 +344,7 @@ class ReconcileFinished(_message.Message):
     queue: _builtins.str
     """Queue of the key."""
     attempt: _builtins.int
-    """Number of the attempt: 1, and one more after each failure."""
+    """Number of the attempt: 1 for the first attempt, increased by 1 after each failure."""
     actions_omitted: _builtins.int
     """Number of steps omitted from `actions`."""
     @_builtins.property
@@ -394,7 +394,7 @@ class ReconcileFailed(_message.Message):
     queue: _builtins.str
     """Queue of the key."""
     attempt: _builtins.int
-    """Number of the attempt: 1, and one more after each failure."""
+    """Number of the attempt: 1 for the first attempt, increased by 1 after each failure."""
     actions_omitted: _builtins.int
     """Number of steps omitted from `actions`."""
     error: _builtins.str
@@ -645,8 +645,9 @@ class StreamEventsRequest(_message.Message):
     last: _builtins.int
     """Start with the last N matching events in the log."""
     log_id: _builtins.str
-    """Log of `since_sequence`, from `StreamStarted`. If it is set, the call fails if the replica has another log, after a
-    restart or because another replica responds, instead of silently missing events.
+    """ID of the log that `since_sequence` belongs to, from `StreamStarted`. With this field, the call fails if the
+    replica has a different log, because the replica restarted or another replica responds. Without this field, the
+    client can miss events without notice.
     """
     replay_only: _builtins.bool
     """End the stream after the past events, without new events."""

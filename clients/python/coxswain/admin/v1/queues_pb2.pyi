@@ -103,7 +103,7 @@ class Queue(_message.Message):
     errors: _builtins.int
     """Failed reconciles since the controller's last start."""
     waiting: _builtins.int
-    """Keys that wait until a cache contains their last writes, and are queued then."""
+    """Keys that wait until a cache contains the controller's last writes; the keys are then queued."""
     @_builtins.property
     def oldest_queued_age(self) -> _duration_pb2.Duration:
         """Age of the oldest waiting key; absent if no key waits."""
@@ -169,7 +169,7 @@ Global___QueuedKey: _TypeAlias = QueuedKey  # noqa: Y015
 
 @_typing.final
 class WaitingKey(_message.Message):
-    """A key that waits for a cache, and is queued when the cache is current."""
+    """A key that waits until a cache contains the controller's last writes; the key is then queued."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -99,9 +99,9 @@ class QueueServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ExplainObject(self, request, context):
-        """Plans a reconcile of an object without writing, and returns the planned steps and the reasons. Explanations make
-        their live reads one after another, outside the limits of reconciles. Requires `get` on `queues`, by the queue's
-        name.
+        """Plans a reconcile of an object without writing, and returns the planned steps and the reasons. The explanations of
+        a controller run one at a time. Their live reads do not count toward the rate limit of the controller. Requires
+        `get` on `queues`, by the queue's name.
 
         `NOT_FOUND`: the controller (`CONTROLLER_NOT_FOUND`) or the queue (`QUEUE_NOT_FOUND`) does not exist.
         `FAILED_PRECONDITION`: the controller does not run on this replica (`NOT_LEADER`, with `leader_address` in the

@@ -58,9 +58,9 @@ class QueueServiceStub:
     metadata, or `NOT_RUNNING`). `DEADLINE_EXCEEDED` (`TIMEOUT`): the reconcile did not complete in time and continues.
     """
     ExplainObject: _grpc.UnaryUnaryMultiCallable[_queues_pb2.ExplainObjectRequest, _queues_pb2.ExplainObjectResponse]
-    """Plans a reconcile of an object without writing, and returns the planned steps and the reasons. Explanations make
-    their live reads one after another, outside the limits of reconciles. Requires `get` on `queues`, by the queue's
-    name.
+    """Plans a reconcile of an object without writing, and returns the planned steps and the reasons. The explanations of
+    a controller run one at a time. Their live reads do not count toward the rate limit of the controller. Requires
+    `get` on `queues`, by the queue's name.
 
     `NOT_FOUND`: the controller (`CONTROLLER_NOT_FOUND`) or the queue (`QUEUE_NOT_FOUND`) does not exist.
     `FAILED_PRECONDITION`: the controller does not run on this replica (`NOT_LEADER`, with `leader_address` in the
@@ -97,9 +97,9 @@ class QueueServiceAsyncStub(QueueServiceStub):
     metadata, or `NOT_RUNNING`). `DEADLINE_EXCEEDED` (`TIMEOUT`): the reconcile did not complete in time and continues.
     """
     ExplainObject: _aio.UnaryUnaryMultiCallable[_queues_pb2.ExplainObjectRequest, _queues_pb2.ExplainObjectResponse]  # type: ignore[assignment]
-    """Plans a reconcile of an object without writing, and returns the planned steps and the reasons. Explanations make
-    their live reads one after another, outside the limits of reconciles. Requires `get` on `queues`, by the queue's
-    name.
+    """Plans a reconcile of an object without writing, and returns the planned steps and the reasons. The explanations of
+    a controller run one at a time. Their live reads do not count toward the rate limit of the controller. Requires
+    `get` on `queues`, by the queue's name.
 
     `NOT_FOUND`: the controller (`CONTROLLER_NOT_FOUND`) or the queue (`QUEUE_NOT_FOUND`) does not exist.
     `FAILED_PRECONDITION`: the controller does not run on this replica (`NOT_LEADER`, with `leader_address` in the
@@ -157,9 +157,9 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _queues_pb2.ExplainObjectRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_queues_pb2.ExplainObjectResponse, _abc.Awaitable[_queues_pb2.ExplainObjectResponse]]:
-        """Plans a reconcile of an object without writing, and returns the planned steps and the reasons. Explanations make
-        their live reads one after another, outside the limits of reconciles. Requires `get` on `queues`, by the queue's
-        name.
+        """Plans a reconcile of an object without writing, and returns the planned steps and the reasons. The explanations of
+        a controller run one at a time. Their live reads do not count toward the rate limit of the controller. Requires
+        `get` on `queues`, by the queue's name.
 
         `NOT_FOUND`: the controller (`CONTROLLER_NOT_FOUND`) or the queue (`QUEUE_NOT_FOUND`) does not exist.
         `FAILED_PRECONDITION`: the controller does not run on this replica (`NOT_LEADER`, with `leader_address` in the

@@ -73,13 +73,13 @@ pub(super) fn reasons(view: &View) -> Vec<String> {
         0 => "no other ClusterRole".to_owned(),
         number => format!("{} ({})", count(number, "ClusterRole"), names(selected)),
     };
-    let rules = count(wanted.len(), "different rule");
+    let rules = count(wanted.len(), "distinct rule");
     let what = if wanted.iter().copied().eq(&view.role.rules) {
-        "the role already has exactly these".to_owned()
+        "the aggregated ClusterRole already has exactly these rules".to_owned()
     } else if wanted.is_empty() {
-        "the role's rules are removed".to_owned()
+        "the rules of the aggregated ClusterRole are removed".to_owned()
     } else {
-        "they replace the role's rules".to_owned()
+        "these rules replace the rules of the aggregated ClusterRole".to_owned()
     };
     vec![format!("The aggregationRule selects {roles} with {rules} in total: {what}.")]
 }

@@ -250,22 +250,20 @@ fn a_role_says_why_it_has_its_rules() {
     assert_eq!(
         reasons(&[a.clone(), sum(&[])]),
         [
-            "The aggregationRule selects 1 ClusterRole (a) with 1 different rule in total: they replace the role's \
-             rules."
+            "The aggregationRule selects 1 ClusterRole (a) with 1 distinct rule in total: these rules replace the \
+             rules of the aggregated ClusterRole."
         ]
     );
     assert_eq!(
         reasons(&[a, sum(std::slice::from_ref(&get))]),
-        [
-            "The aggregationRule selects 1 ClusterRole (a) with 1 different rule in total: the role already has \
-             exactly these."
-        ]
+        ["The aggregationRule selects 1 ClusterRole (a) with 1 distinct rule in total: the aggregated \
+             ClusterRole already has exactly these rules."]
     );
     assert_eq!(
         reasons(&[sum(&[get])]),
         [
-            "The aggregationRule selects no other ClusterRole with no different rules in total: the role's rules \
-             are removed."
+            "The aggregationRule selects no other ClusterRole with no distinct rules in total: the rules of the \
+             aggregated ClusterRole are removed."
         ]
     );
 }

@@ -31,7 +31,8 @@ pub(super) fn of_version(view: &VersionView, now: Timestamp) -> Vec<String> {
         Found::Unserved => unserved(&view.migration, now),
         Found::Unfit(resource) => {
             format!(
-                "The resource {} does not support list, patch and update; the migration fails.",
+                "The resource {} must support list, patch and update, but does not support all three; the \
+                 migration fails.",
                 resource.resource
             )
         }
@@ -68,10 +69,13 @@ pub(super) fn of_migration(view: &MigratorView, now: Timestamp) -> Vec<String> {
 fn unserved(migration: &StorageVersionMigration, now: Timestamp) -> String {
     let resource = resource_key(migration);
     if is_young(migration, now) {
-        format!("The API server does not serve {resource}; the migration waits until it is 1 minute old.")
+        format!(
+            "The API server does not serve {resource}; the migration fails if this is still the case 1 minute after \
+             its creation."
+        )
     } else {
         format!(
-            "The API server does not serve {resource}, and the migration is older than 1 minute; it fails."
+            "The API server does not serve {resource}, and the migration is older than 1 minute; the migration fails."
         )
     }
 }

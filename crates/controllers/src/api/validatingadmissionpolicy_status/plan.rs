@@ -78,7 +78,7 @@ pub(super) fn reasons(view: &View) -> Vec<String> {
     let generation = view.policy.metadata.generation;
     if is_checked(&view.policy) {
         return vec![format!(
-            "Generation {generation} of the policy is checked; the next check follows a change of its spec."
+            "Generation {generation} of the policy has been checked; the policy is checked again when its spec changes."
         )];
     }
     let (known, unknown): (Vec<_>, Vec<_>) = view.kinds.iter().partition(|(_, schema)| schema.is_some());
@@ -88,16 +88,15 @@ pub(super) fn reasons(view: &View) -> Vec<String> {
         names(told)
     };
     let against = match known.len() {
-        0 => "no kind, because no kind in the policy's rules has a known schema".to_owned(),
-        number => format!("{} ({})", count(number, "kind"), told(&known)),
+        0 => "cannot be type-checked, because no kind in the policy's rules has a known schema".to_owned(),
+        number => format!("are checked against {} ({})", count(number, "kind"), told(&known)),
     };
     let found = match warnings(view).len() {
         0 => "no warnings".to_owned(),
         number => format!("{} found", count(number, "warning")),
     };
-    let mut reasons = vec![format!(
-        "Generation {generation} of the policy is new; its expressions are checked against {against}: {found}."
-    )];
+    let mut reasons =
+        vec![format!("Generation {generation} of the policy is new; its expressions {against}: {found}.")];
     if !unknown.is_empty() {
         reasons.push(format!(
             "The schema of {} is unknown, so the expressions are not checked against it.",

@@ -16,18 +16,19 @@ pub(super) fn reasons(view: &View, now: Timestamp) -> Vec<String> {
     }
     let Some(Verdict { at, sources, .. }) = &view.verdict else {
         return vec![
-            "The pod is kept: its devices have no NoExecute taint that its claims do not tolerate."
+            "The pod is kept: its devices have no NoExecute taint, or its claims tolerate each of these taints \
+             indefinitely."
                 .to_owned(),
         ];
     };
     let mut reasons: Vec<String> = sources.iter().map(reason).collect();
     reasons.push(if *at > now {
         format!(
-            "The pod is deleted in {} unless the taint is removed; the time counts from when the taint was added.",
+            "The pod is deleted in {} unless the taint is removed; the time started when the taint was added.",
             time(between(now, *at))
         )
     } else {
-        "No toleration is left; the pod is deleted now.".to_owned()
+        "No toleration applies, or the toleration time has expired; the pod is deleted now.".to_owned()
     });
     reasons
 }
@@ -36,13 +37,13 @@ fn reason(source: &Source) -> String {
     match source {
         Source::Rule { name, .. } => {
             format!(
-                "The DeviceTaintRule {name} taints a device of the pod; the claim does not tolerate the taint \
-                 indefinitely."
+                "The DeviceTaintRule {name} taints a device of the pod; the claim tolerates the taint for a limited \
+                 time or not at all."
             )
         }
         Source::Slice { driver, pool, device, .. } => format!(
             "The pod uses the device {device} of pool {pool} of {driver}, which has a NoExecute taint; the claim \
-             does not tolerate the taint indefinitely."
+             tolerates the taint for a limited time or not at all."
         ),
     }
 }

@@ -106,8 +106,10 @@ impl Room for Controller {
     }
 
     fn plan(view: &View, _: Timestamp) -> Plan {
-        plan(view)
-            .unwrap_or_else(|error| Plan { retry: Some(format!("no plan: {error}")), ..Plan::default() })
+        plan(view).unwrap_or_else(|error| Plan {
+            retry: Some(format!("reconcile ResourceClaim: {error}")),
+            ..Plan::default()
+        })
     }
 
     fn reasons(view: &View, _: Timestamp) -> Vec<String> {

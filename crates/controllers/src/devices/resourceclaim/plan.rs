@@ -167,7 +167,8 @@ pub(super) fn reasons(view: &View) -> Vec<String> {
         view.owner.entries.iter().zip(&view.found).map(|(entry, found)| reason(entry, found)).collect();
     for Reservation { claim, consumer } in &view.unreserved {
         reasons.push(format!(
-            "The claim {} is allocated but not reserved for {}, which is already on its node; it is reserved now.",
+            "The claim {} is allocated but not reserved for {}, which is already bound to a node; the claim is \
+             reserved now.",
             claim.metadata.name, consumer.name
         ));
     }

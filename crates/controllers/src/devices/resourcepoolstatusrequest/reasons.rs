@@ -41,7 +41,8 @@ pub(super) fn of_cleanup(requests: &[Arc<ResourcePoolStatusRequest>], now: Times
         .collect();
     if old.is_empty() {
         return vec![
-            "No request was completed over 1 hour ago or has waited for 24 hours; all are kept.".to_owned(),
+            "All requests are kept: each was completed less than 1 hour ago, or has waited for less than 24 hours."
+                .to_owned(),
         ];
     }
     let goes = verb(old.len(), "is", "are");

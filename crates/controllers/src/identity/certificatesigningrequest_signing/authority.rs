@@ -120,7 +120,8 @@ impl Authority {
         let unfit = |what: &dyn fmt::Display| FinishError::Unfit(what.to_string());
         let request = CertificateSigningRequest::decode(&bytes::Bytes::copy_from_slice(object))
             .map_err(|error| unfit(&error))?;
-        let order = Order::of_json(details).ok_or_else(|| unfit(&"no order"))?;
+        let order = Order::of_json(details)
+            .ok_or_else(|| unfit(&"sign certificate: the signing parameters cannot be decoded"))?;
         let pem = self.issue(&request, order)?;
         let certificate =
             Edit::SetBytes(path!(CertificateSigningRequest, status.certificate), pem.into_bytes());

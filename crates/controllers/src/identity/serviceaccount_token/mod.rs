@@ -46,7 +46,7 @@ const TRIES: Tries = Tries::retries(10);
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "serviceaccount-token-controller",
     aliases: &["serviceaccount-token"],
-    description: "Creates signed tokens in Secrets of type kubernetes.io/service-account-token and deletes obsolete ones.",
+    description: "Creates signed tokens in Secrets of type kubernetes.io/service-account-token and deletes the Secrets of deleted service accounts.",
     gates: &[],
     default: DefaultState::On,
     cloud: false,

@@ -206,7 +206,9 @@ impl Held {
             let Some(ranged) = self.ranges.get(at) else {
                 return (
                     spans,
-                    Some(format!("has the Pod CIDR {text}, and --cluster-cidr has fewer ranges")),
+                    Some(format!(
+                        "has the Pod CIDR {text}; the node has more Pod CIDRs than --cluster-cidr has ranges"
+                    )),
                 );
             };
             let Some(range) = parse_range(text) else {

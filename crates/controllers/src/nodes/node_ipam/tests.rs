@@ -280,7 +280,10 @@ fn who_was_there_before_and_does_not_fit_keeps_all_from_getting_a_range() {
             "has the Pod CIDR 10.9.0.0/24, which is not a block of 10.244.0.0/16 (--cluster-cidr)",
         ),
         (&["nonsense"], "has an invalid Pod CIDR: \"nonsense\""),
-        (&["10.244.0.0/24", "fd00::/64"], "has the Pod CIDR fd00::/64, and --cluster-cidr has fewer ranges"),
+        (
+            &["10.244.0.0/24", "fd00::/64"],
+            "has the Pod CIDR fd00::/64; the node has more Pod CIDRs than --cluster-cidr has ranges",
+        ),
     ] {
         let (pool, _) = pool("10.244.0.0/16", &[]);
         let stranger = node("stranger", ranges);

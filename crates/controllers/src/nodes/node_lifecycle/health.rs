@@ -113,7 +113,7 @@ impl Room<Note> for Health {
         if let Some(silent) = view.covered.silent_for {
             let silent = time(silent);
             return vec![format!(
-                "The Lease watch has been silent for {silent}; cached node health may be stale, so no node is \
+                "The Lease watch has delivered no event for {silent}; cached node health may be stale, so no node is \
                  evaluated."
             )];
         }

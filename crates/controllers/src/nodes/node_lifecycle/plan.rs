@@ -50,7 +50,8 @@ pub(super) fn reasons(view: &View) -> Vec<String> {
     if let Some(silent) = view.covered.silent_for {
         let silent = time(silent);
         reasons.push(format!(
-            "The Lease watch has been silent for {silent}; this time is not counted as silence of a node."
+            "The Lease watch has delivered no event for {silent}; this time does not count toward the grace \
+             period of a node."
         ));
     }
     let ready = condition(node, "Ready").unwrap_or("absent");
@@ -69,7 +70,9 @@ pub(super) fn reasons(view: &View) -> Vec<String> {
         let (unready, all) = (zone.size.unready, zone.size.all());
         let is = verb(unready, "is", "are");
         let what = match zone.interval(&view.rules.zones) {
-            _ if view.is_stopped => "as in all zones, so no node is tainted for eviction".to_owned(),
+            _ if view.is_stopped => {
+                "and no other zone has a ready node, so no node is tainted for eviction".to_owned()
+            }
             None => "too many for a small zone, so none of them is tainted for eviction".to_owned(),
             Some(interval) => format!("so one of them is tainted for eviction every {}", time(interval)),
         };

@@ -27,7 +27,7 @@ pub(super) fn reasons(view: &View) -> Vec<String> {
         Decision::Stay => "the pod is kept".to_owned(),
         Decision::Wait(until) => {
             format!(
-                "the pod is deleted in {}, unless its tolerations or the taints change",
+                "the pod is deleted in {}, unless a change of its tolerations or of the taints lets the pod stay",
                 time(until.saturating_sub(view.now))
             )
         }
@@ -36,8 +36,8 @@ pub(super) fn reasons(view: &View) -> Vec<String> {
     let mut reasons = vec![format!("{why}; {what}.")];
     if view.taint().is_some() && view.state().is_some() {
         reasons.push(
-            "The time counts from when this process first saw such a taint; changes of taints or tolerations do not \
-             restart it."
+            "The time started when this process first observed a taint that the pod does not tolerate indefinitely; \
+             a later change of the taints or tolerations does not restart the time."
                 .to_owned(),
         );
     }

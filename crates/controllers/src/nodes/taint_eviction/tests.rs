@@ -537,15 +537,15 @@ fn reasons_name_the_taint_and_the_time() {
         (
             &["a"],
             vec![exists("a", Some(300))],
-            "The pod tolerates the taint a:NoExecute of the node one for 5m; the pod is deleted in 5m, unless its \
-             tolerations or the taints change.",
+            "The pod tolerates the taint a:NoExecute of the node one for 5m; the pod is deleted in 5m, unless a \
+             change of its tolerations or of the taints lets the pod stay.",
         ),
     ] {
         assert_eq!(reasons(&Bench::new(on, tolerations)), expected);
     }
     let bench = Bench::new(&["a"], vec![exists("a", Some(300))]);
     bench.reconcile();
-    assert!(reasons(&bench).contains("The time counts from when this process first saw such a taint"));
+    assert!(reasons(&bench).contains("The time started when this process first observed a taint"));
     bench.room.pods.store().remove_key(&Key::new("ns", "web"), "9");
     assert!(reasons(&bench).starts_with("The pod does not exist"));
 }

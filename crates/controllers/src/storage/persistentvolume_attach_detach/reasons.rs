@@ -55,37 +55,40 @@ fn name(volume: &str, held: &Held) -> String {
 
 fn unwanted(view: &View, volume: &str, name: &str, held: &Held) -> String {
     if held.source.is_none() {
-        return format!("{name} has an unknown plugin; it is not detached.");
+        return format!("{name} has an unknown plugin; the volume is not detached.");
     }
     let is_ready = view.node.as_deref().is_some_and(Node::is_ready);
     let ready = if is_ready { "ready" } else { "not ready" };
     let mounted = if view.book.in_use.contains(volume) {
-        "The node reports it as mounted and"
+        "reports the volume as mounted"
     } else {
-        "The node has not reported whether it is mounted and"
+        "has not reported whether the volume is mounted"
     };
     match leave(view, volume, held) {
         Leave::BacksOff(left) => {
             format!("{name} could not be detached; the detach is retried in {}.", time(left))
         }
         Leave::Mounted if is_ready => {
-            format!("{name} is used by no pod. {mounted} is {ready}; the detach waits for the node.")
+            format!(
+                "{name} is used by no pod. The node is {ready} and {mounted}; the detach waits for the node."
+            )
         }
         Leave::Mounted => format!(
-            "{name} is used by no pod. {mounted} is {ready}; --disable-force-detach-on-timeout prevents a forced \
+            "{name} is used by no pod. The node is {ready} and {mounted}; --disable-force-detach-on-timeout prevents a forced \
              detach."
         ),
         Leave::Forced(left) => format!(
-            "{name} is used by no pod. {mounted} is {ready}; it is detached by force in {}, or immediately with the \
-             taint node.kubernetes.io/out-of-service.",
+            "{name} is used by no pod. The node is {ready} and {mounted}; the volume is detached by force in {}, or immediately with \
+             the taint node.kubernetes.io/out-of-service.",
             time(left)
         ),
         Leave::Go if view.node.as_deref().is_some_and(|node| lists(node, volume)) => {
             format!(
-                "{name} is used by no pod; it is removed from the node's status.volumesAttached and then detached."
+                "{name} is used by no pod; the volume is removed from the node's status.volumesAttached and then \
+                 detached."
             )
         }
-        Leave::Go => format!("{name} is used by no pod; it is detached."),
+        Leave::Go => format!("{name} is used by no pod; the volume is detached."),
     }
 }
 
@@ -106,7 +109,7 @@ fn wanted(view: &View, volume: &str, name: &str, held: Option<&Held>) -> String 
         format!("{name} is needed by a pod and is attached next.")
     } else {
         format!(
-            "{name} can be attached to one node only; the attach waits until it is detached from {}.",
+            "{name} can be attached to one node only; the attach waits until the volume is detached from {}.",
             names(others)
         )
     }

@@ -21,7 +21,7 @@ pub(super) fn of_claim(view: &ClaimView) -> Vec<String> {
             if view.claim.status.phase == "Bound" {
                 format!("The claim is bound to the volume {name}.")
             } else {
-                format!("The volume {name} matches the claim; the two are bound.")
+                format!("The volume {name} matches the claim; the controller binds them now.")
             }
         }
         OfClaim::SetClass(class) => format!(

@@ -258,13 +258,14 @@ fn it_says_what_is_waited_for() {
         Controller::reasons(&view(claim, volume), now()).remove(0)
     };
     assert!(
-        said(&claim("2Gi", "1Gi"), &csi("1Gi")).contains("requests 2Gi and has 1Gi. An external controller")
+        said(&claim("2Gi", "1Gi"), &csi("1Gi"))
+            .contains("requests 2Gi and has a capacity of 1Gi. An external controller")
     );
     assert!(said(&claim("1Gi", "1Gi"), &csi("1Gi")).contains("no expansion is needed"));
     assert!(said(&claim("2Gi", "1Gi"), &in_tree("1Gi")).contains("the resizer of ebs.csi.aws.com"));
     assert!(
         said(&claim("2Gi", "1Gi"), &flexible("1Gi"))
-            .contains("uses the driver example.com/d: it is expanded to 2Gi")
+            .contains("uses the driver example.com/d: the volume is expanded to 2Gi")
     );
     let mut pending = claim("2Gi", "");
     pending.status.phase = "Pending".into();

@@ -10,8 +10,8 @@ pub(super) fn reasons(view: &View) -> Vec<String> {
     }
     let mut said: Vec<String> = view.volumes.iter().map(of_volume).collect();
     said.extend(view.several.iter().map(|volume| {
-        format!("The containers of the pod mount the volume {volume} with several labels; it is not compared with other \
-             pods.")
+        format!("The containers of the pod mount the volume {volume} with different SELinux labels; the volume is not \
+             compared with the mounts of other pods.")
     }));
     said.extend(view.unresolved.iter().map(|why| format!("A volume cannot be checked yet: {why}.")));
     if said.is_empty() {

@@ -18,7 +18,7 @@ impl Metrics {
         Ok(Self {
             skew: metrics.histogram(
                 "cronjob_controller_job_creation_skew_duration_seconds",
-                "Time from an activation to the creation of its Job in seconds.",
+                "Time from the scheduled time of a run to the creation of its Job, in seconds.",
                 exponential_buckets(1.0, 2.0, 10)?,
             )?,
         })

@@ -47,8 +47,10 @@ use failures::Remains;
 
 pub(super) fn plan(view: &View, now: Timestamp) -> Plan<Note> {
     let mut note = Note::default();
-    let plan = decide(view, now, &mut note)
-        .unwrap_or_else(|error| Plan { retry: Some(format!("plan DaemonSet: {error}")), ..Plan::default() });
+    let plan = decide(view, now, &mut note).unwrap_or_else(|error| Plan {
+        retry: Some(format!("reconcile DaemonSet: {error}")),
+        ..Plan::default()
+    });
     plan.with_note(note)
 }
 

@@ -58,8 +58,10 @@ use error::Unplannable;
 use failures::Verdict;
 
 pub(super) fn plan(view: &View, now: Timestamp) -> Plan {
-    decide(view, now)
-        .unwrap_or_else(|error| Plan { retry: Some(format!("plan Deployment: {error}")), ..Plan::default() })
+    decide(view, now).unwrap_or_else(|error| Plan {
+        retry: Some(format!("reconcile Deployment: {error}")),
+        ..Plan::default()
+    })
 }
 
 fn decide(view: &View, now: Timestamp) -> Result<Plan, Unplannable> {

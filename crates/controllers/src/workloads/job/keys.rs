@@ -15,7 +15,8 @@ use coxswain_machinery::model::owners::ControllerKey;
 use coxswain_machinery::model::selects::Selects as _;
 
 /// Tracked pods without a controller, by their namespace. They are few, so the end of a Job does not read all bare pods of the namespace.
-pub(super) static TRACKED_ORPHANS: Index = Index { name: "tracked orphan", keys: tracked_orphan };
+pub(super) static TRACKED_ORPHANS: Index =
+    Index { name: "tracked pod without controller", keys: tracked_orphan };
 
 fn tracked_orphan(object: &dyn Object) -> IndexKeys {
     let any: &dyn Any = object;

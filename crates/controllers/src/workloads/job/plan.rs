@@ -69,7 +69,7 @@ pub(super) fn plan(view: &View, now: Timestamp) -> Plan<Note> {
         ..Note::default()
     };
     let plan = decide(view, now, &mut note)
-        .unwrap_or_else(|error| Plan { retry: Some(format!("plan Job: {error}")), ..Plan::default() });
+        .unwrap_or_else(|error| Plan { retry: Some(format!("reconcile Job: {error}")), ..Plan::default() });
     plan.with_note(note)
 }
 

@@ -24,8 +24,8 @@ pub(super) fn plan(view: &View) -> Plan<UnheardNote> {
 pub(super) fn reasons(view: &View) -> Vec<String> {
     if due(&view.group.metadata, FINALIZER) == Some(Due::Put) {
         return vec![format!(
-            "The PodGroup lacks the finalizer {FINALIZER}, which only the API server adds; its deletion is not \
-             delayed."
+            "The PodGroup lacks the finalizer {FINALIZER}, which only the API server adds; the deletion of the \
+             PodGroup is not delayed."
         )];
     }
     let number = view.pods.len();

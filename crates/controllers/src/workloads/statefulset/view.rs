@@ -272,7 +272,8 @@ fn find_taken(view: &mut View, read: &Reads) -> Result<Option<DeclaredRead>, Obs
         Some(Ok(None)) => {
             let name = &last.key.name;
             return Err(ObserveError::Retry(format!(
-                "create ControllerRevision {name}: it exists, but it cannot be found"
+                "create ControllerRevision {name}: the API server responded AlreadyExists, but a read of this name \
+                 responded NotFound"
             )));
         }
         Some(Ok(Some(found))) => typed::<ControllerRevision>(Arc::clone(found)),

@@ -209,13 +209,13 @@ impl Reflector {
             match within(ANSWER_WITHIN, self.source.list(self.kind, query), Cause::Lost).await {
                 Ok(page) => return epoch.compare(self.kind, before, page.resource_version.parse().ok()?),
                 Err(failure) => {
-                    tracing::warn!(kind = %self.kind, error = %failure.error, "Failed to confirm that resource versions went back; retrying");
+                    tracing::warn!(kind = %self.kind, error = %failure.error, "Failed to confirm that resource versions decreased; retrying");
                 }
             }
         }
         tracing::error!(
             kind = %self.kind, before, after,
-            "Resource versions are lower than before, and no read could confirm it: restart Coxswain if etcd was restored"
+            "Resource versions are lower than before, but no read could confirm the decrease; restart Coxswain if etcd was restored"
         );
         None
     }

@@ -166,7 +166,7 @@ impl<'a> Replacement<'a> {
             let mut contents = self.store.contents.write();
             for object in &slice {
                 let held = contents.insert(object);
-                debug_assert!(held.is_none(), "no two of a list have one name");
+                debug_assert!(held.is_none(), "the names in a list are unique");
             }
         }
         let initial = self.store.resource_version.read().is_empty();

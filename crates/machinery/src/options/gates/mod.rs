@@ -25,7 +25,7 @@ pub const WITHOUT_EFFECT: &[(&str, &str)] = &[
     ("AtomicFIFO", "Coxswain has no queue between a watch and its cache"),
     ("ClientsAllowCARotation", "the CA file is always reloaded"),
     ("ClientsAllowCBOR", "requests are always protobuf or JSON"),
-    ("ClientsAllowTLSCacheGC", "connections are closed with their clients"),
+    ("ClientsAllowTLSCacheGC", "closing a client always closes its connections"),
     ("ClientsPreferCBOR", "requests are always protobuf or JSON"),
     ("ContextualLogging", "log lines always have their context"),
     ("InOrderInformers", "changes are always delivered in order"),
@@ -33,7 +33,10 @@ pub const WITHOUT_EFFECT: &[(&str, &str)] = &[
     ("InformerResourceVersion", "a cache always tracks its resource version"),
     ("NativeHistograms", "histograms have fixed buckets"),
     ("SeparateTaintEvictionController", "taint eviction is always a separate controller"),
-    ("StaleControllerConsistencyStatefulSet", "a StatefulSet always waits for caches to show its writes"),
+    (
+        "StaleControllerConsistencyStatefulSet",
+        "a StatefulSet is always reconciled with caches that contain its last writes",
+    ),
     ("UnauthenticatedHTTP2DOSMitigation", "the streams of each connection are always limited"),
     ("UnlockWhileProcessingFIFO", "Coxswain has no queue between a watch and its cache"),
 ];

@@ -145,7 +145,7 @@ impl Check<'_> {
             // Differs: no.
             self.warn(
                 "use-service-account-credentials",
-                "--service-account-private-key-file is missing; no token Secrets will be created",
+                "--service-account-private-key-file is not set, so token Secrets stay empty",
             );
         }
     }

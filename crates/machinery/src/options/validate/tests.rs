@@ -271,7 +271,11 @@ fn authorities_and_kubeconfigs() {
     let key = "service-account-private-key-file";
     valid(&[&pki.flag(key, "a.key")]);
     refused(&[&pki.flag(key, "a.crt")], key, &["has no private key"]);
-    warned(&["--use-service-account-credentials"], "use-service-account-credentials", "no token Secrets");
+    warned(
+        &["--use-service-account-credentials"],
+        "use-service-account-credentials",
+        "token Secrets stay empty",
+    );
 }
 
 #[test]

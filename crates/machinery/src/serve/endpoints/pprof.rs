@@ -29,8 +29,8 @@ const THERE_IS: [(&str, &str); 4] = [
 /// What the original has, and why it is not here.
 const THERE_IS_NOT: [(&str, &str); 6] = [
     ("allocs", "freed memory is not recorded by function; see heap"),
-    ("block", "blocking is not recorded; see the tokio_ metrics"),
-    ("goroutine", "Coxswain has no goroutines; see the tokio_ metrics for tasks"),
+    ("block", "blocking is not recorded; see the coxswain_runtime_ metrics"),
+    ("goroutine", "Coxswain has no goroutines; for tasks, see the coxswain_runtime_ metrics"),
     ("mutex", "lock contention is not recorded"),
     ("threadcreate", "creation of threads is not recorded"),
     ("trace", "execution traces are not recorded; use --tracing-endpoint for OpenTelemetry traces"),

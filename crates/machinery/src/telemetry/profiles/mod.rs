@@ -19,7 +19,7 @@ pub struct Profiler(Arc<Semaphore>);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProfileError {
     /// One at a time.
-    #[error("another profile is being recorded: retry after it is done")]
+    #[error("another profile is being recorded; retry when that recording has ended")]
     Busy,
     /// There are no samples to show.
     #[error(

@@ -46,7 +46,8 @@ fn fails(migration: &StorageVersionMigration, why: &str, now: Timestamp) -> Plan
 pub(in super::super) fn due<'a>(page: &'a Page, began: &str) -> Result<Vec<&'a ObjectMeta>, String> {
     let comparable = |version: &str| {
         let number = version.parse::<u64>().ok().filter(|_| is_comparable(version));
-        number.ok_or_else(|| format!("error comparing resource versions: {version:?} is no positive number"))
+        number
+            .ok_or_else(|| format!("error comparing resource versions: {version:?} is not a positive number"))
     };
     let began = comparable(began)?;
     let mut due = Vec::new();

@@ -22,7 +22,9 @@ pub(in super::super) fn plan(view: &VersionView, now: Timestamp) -> Plan {
         }
         Found::Version(resource, version) => {
             let resource = named(resource);
-            format!("latest resourceVersion for {resource} is not valid: {version:?} is no positive number")
+            format!(
+                "latest resourceVersion for {resource} is not valid: {version:?} is not a positive number"
+            )
         }
     };
     only(migration, failed(migration, why, now))

@@ -273,7 +273,7 @@ fn objects_whose_versions_can_not_be_compared_end_it() {
     let plan = planned(observed(&begun("100"), &[], &listed(vec![object("a", "1"), object("b", "x")], "")));
     assert_eq!(
         written(&plan),
-        failed("error comparing resource versions: \"x\" is no positive number"),
+        failed("error comparing resource versions: \"x\" is not a positive number"),
         "and none of them is patched"
     );
 }

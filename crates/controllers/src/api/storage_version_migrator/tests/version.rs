@@ -93,7 +93,7 @@ fn versions_that_can_not_be_compared_end_it() {
     ] {
         assert_eq!(is_comparable(version), comparable, "{version}");
     }
-    let why = "latest resourceVersion for example.com/v2, Resource=things is not valid: \"012\" is no positive number";
+    let why = "latest resourceVersion for example.com/v2, Resource=things is not valid: \"012\" is not a positive number";
     assert_eq!(written(&planned(&running(5), &listed(Ok("012")))), failed(why));
 }
 

@@ -130,7 +130,7 @@ fn a_policy_says_what_it_was_checked_against() {
     assert_eq!(
         reasons(policy(vec![rule(&["*"], &["v1"], &["webs"])], &wrong)),
         [
-            "Generation 1 of the policy is new; its expressions are checked against no kind, because no kind in the \
+            "Generation 1 of the policy is new; its expressions cannot be type-checked, because no kind in the \
              policy's rules has a known schema: no warnings."
         ]
     );
@@ -138,6 +138,6 @@ fn a_policy_says_what_it_was_checked_against() {
     checked.status.observed_generation = 1;
     assert_eq!(
         reasons(checked),
-        ["Generation 1 of the policy is checked; the next check follows a change of its spec."]
+        ["Generation 1 of the policy has been checked; the policy is checked again when its spec changes."]
     );
 }

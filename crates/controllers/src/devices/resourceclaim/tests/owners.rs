@@ -321,7 +321,8 @@ fn it_says_why() {
         "Entry b has no claim; one is created from the template t.",
         "Entry c has no claim, and none can be created: resource claim template \"gone\": \
          resourceclaimtemplate.resource.k8s.io \"gone\" not found.",
-        "The claim shared is allocated but not reserved for p, which is already on its node; it is reserved now.",
+        "The claim shared is allocated but not reserved for p, which is already bound to a node; the claim is \
+         reserved now.",
     ];
     assert_eq!(cluster.reasons_of_pod("p"), why);
 }

@@ -139,5 +139,5 @@ fn reasons_tell_of_silence_and_of_a_view_that_is_not_known_to_be_current() {
     let told = |view: &View| Controller::reasons(view, now()).join(" ");
     assert_eq!(told(&view), "The condition Ready is True; its health has not been evaluated yet.");
     view.covered.silent_for = Some(std::time::Duration::from_secs(90));
-    assert!(told(&view).starts_with("The Lease watch has been silent for 1m 30s"));
+    assert!(told(&view).starts_with("The Lease watch has delivered no event for 1m 30s"));
 }

@@ -443,7 +443,7 @@ fn it_is_said_what_a_volume_waits_for() {
     stage.look("m");
     assert_eq!(
         said(&stage, "m"),
-        ["Volume a can be attached to one node only; the attach waits until it is detached from n."]
+        ["Volume a can be attached to one node only; the attach waits until the volume is detached from n."]
     );
     stage.node("idle");
     assert_eq!(said(&stage, "idle"), ["No volume is attached to this node, and no pod needs one."]);

@@ -335,14 +335,14 @@ fn it_is_said_what_a_detachment_waits_for() {
     let said = |stage: &Stage| Controller::reasons(&stage.view("n"), Timestamp::UNIX_EPOCH).remove(0);
     let mut stage = unwanted();
     stage.look("n");
-    let waits = "Volume a is used by no pod. The node reports it as mounted and is ready; the detach waits for the node.";
+    let waits = "Volume a is used by no pod. The node is ready and reports the volume as mounted; the detach waits for the node.";
     assert_eq!(said(&stage), waits);
     stage.is_dead("n");
     stage.at += secs(100);
     assert_eq!(
         said(&stage),
-        "Volume a is used by no pod. The node reports it as mounted and is not ready; it is detached by force in 4m \
-         20s, or immediately with the taint node.kubernetes.io/out-of-service."
+        "Volume a is used by no pod. The node is not ready and reports the volume as mounted; the volume is detached by force \
+         in 4m 20s, or immediately with the taint node.kubernetes.io/out-of-service."
     );
     let mut never = unwanted_under(Rules { is_forced: false, ..RULES });
     never.is_dead("n");
@@ -350,7 +350,7 @@ fn it_is_said_what_a_detachment_waits_for() {
     stage.uses("n", &[]);
     assert_eq!(
         said(&stage),
-        "Volume a is used by no pod; it is removed from the node's status.volumesAttached and then detached."
+        "Volume a is used by no pod; the volume is removed from the node's status.volumesAttached and then detached."
     );
     stage.look("n");
     assert_eq!(

@@ -183,7 +183,9 @@ fn it_says_with_whom_a_pod_conflicts() {
     assert!(said("a").contains("this conflicts with ns/c on the same node"));
     assert!(said("gone").contains("has finished or does not exist"));
     world.pod(pod("d", "", &["data ?", "late -"]));
-    assert!(said("d").contains("with several labels") && said("d").contains("cannot be checked yet"));
+    assert!(
+        said("d").contains("with different SELinux labels") && said("d").contains("cannot be checked yet")
+    );
     world.pod(pod("e", "", &[]));
     assert!(said("e").contains("no volume that could conflict"));
 }

@@ -16,7 +16,7 @@ pub(in super::super) fn reasons(view: &View, now: Timestamp) -> Vec<String> {
     match turn {
         Turn::Start(at) => {
             let name = jobs::name(&view.cron_job, at);
-            reasons.push(format!("The activation of {at} is due; the Job {name} is created."));
+            reasons.push(format!("The run scheduled for {at} is due; the Job {name} is created."));
             if spec.concurrency_policy == "Replace" && !status.is_idle() {
                 let replaced = names(status.active().map(|(held, _)| held.name.clone()));
                 reasons.push(format!("The concurrencyPolicy is Replace; {replaced} is deleted first."));
@@ -30,8 +30,8 @@ pub(in super::super) fn reasons(view: &View, now: Timestamp) -> Vec<String> {
         Turn::ComeBack => {
             let wait = requeue(view, None, now).map(time);
             reasons.push(wait.map_or_else(
-                || "No activation is due.".to_owned(),
-                |wait| format!("No activation is due now; the next one is in {wait}."),
+                || "No scheduled run is due.".to_owned(),
+                |wait| format!("No scheduled run is due now; the next run is due in {wait}."),
             ));
         }
     }

@@ -183,7 +183,8 @@ fn it_says_why_a_job_is_started_or_not() {
     };
     let running = "1 Job is running: runs.";
     let minutes = at("10:00").as_second() / 60;
-    let due = format!("The activation of 2026-11-24T10:00:00Z is due; the Job cron-{minutes} is created.");
+    let due =
+        format!("The run scheduled for 2026-11-24T10:00:00Z is due; the Job cron-{minutes} is created.");
     assert_eq!(said(&|_| {}, "10:20"), [&*due, running]);
     let policy =
         |policy: &'static str| move |cron_job: &mut CronJob| cron_job.spec.concurrency_policy = policy.into();
@@ -194,7 +195,7 @@ fn it_says_why_a_job_is_started_or_not() {
     assert_eq!(
         said(&policy("Forbid"), "10:20"),
         [
-            "No activation is due now; the next one is in 40m 1s.",
+            "No scheduled run is due now; the next run is due in 40m 1s.",
             "JobAlreadyActive: Not starting job because prior execution is running and concurrency policy is Forbid",
             running
         ]

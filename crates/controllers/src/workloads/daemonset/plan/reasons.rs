@@ -95,7 +95,7 @@ fn excluded(view: &View, daemons: &Daemons<'_>) -> Vec<String> {
         unselected.sort();
         reasons.push(format!(
             "The template's node name, selector or affinity {} {}.",
-            verb(unselected.len(), "leaves out", "leave out"),
+            verb(unselected.len(), "excludes the node", "excludes the nodes"),
             names(unselected)
         ));
     }
@@ -188,7 +188,7 @@ fn rollout(view: &View, daemons: &Daemons<'_>, hash: &str, now: Timestamp) -> Op
         count(bounds.unavailable, "node"),
         verb(without, "is", "are"),
         if without >= bounds.unavailable {
-            ", so the next pod is replaced when one becomes available"
+            ", so the next pod is replaced after an updated pod becomes available"
         } else {
             ""
         }

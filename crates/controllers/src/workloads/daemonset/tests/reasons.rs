@@ -50,7 +50,7 @@ fn it_says_how_far_the_template_is_rolled_out() {
     assert_eq!(
         last(&set, &waiting),
         "2 pods have an earlier template; 1 node may be without an available pod (maxUnavailable), and 1 is now, so \
-         the next pod is replaced when one becomes available."
+         the next pod is replaced after an updated pod becomes available."
     );
     let surging = daemon_set(|set| rolls(set, IntOrString::Int(0), IntOrString::Int(2)));
     assert_eq!(

@@ -77,8 +77,8 @@ fn rollout(draft: &Draft<'_>) -> Vec<String> {
         let left = draft.view.running.iter().filter(|uid| **uid != new.object.metadata.uid).count();
         if !old.is_empty() || left > 0 {
             reasons.push(format!(
-                "Pods of {} still run; the strategy is Recreate, so pods of the current template are created after \
-                 they are deleted.",
+                "Pods of {} still run; the strategy is Recreate, so pods of the current template are created only \
+                 after the old pods are deleted.",
                 count(left.max(old.len()), "earlier ReplicaSet")
             ));
         }
@@ -94,7 +94,9 @@ fn rollout(draft: &Draft<'_>) -> Vec<String> {
         let available: i32 = draft.members.iter().map(|member| member.object.status.available_replicas).sum();
         if draft.total() >= draft.bounds.most() && available <= draft.bounds.least_available() {
             reasons.push(
-                "Both limits are reached; the next step waits until a new pod is available.".to_owned(),
+                "The limits maxSurge and maxUnavailable are reached; the next step waits until a new pod is \
+                 available."
+                    .to_owned(),
             );
         }
     }

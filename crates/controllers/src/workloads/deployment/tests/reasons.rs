@@ -34,7 +34,7 @@ fn it_says_how_far_the_template_is_rolled_out() {
             "10 replicas desired, 13 existing: 5 of the current template in web-2, 8 available.",
             "web-1 has pods of an earlier template; during the rollout, at most 13 pods may exist (maxSurge) and at \
              least 8 must be available (maxUnavailable).",
-            "Both limits are reached; the next step waits until a new pod is available.",
+            "The limits maxSurge and maxUnavailable are reached; the next step waits until a new pod is available.",
         ]
     );
     let late = deployment(|deployment| {
@@ -84,6 +84,6 @@ fn it_says_what_comes_before_the_template() {
     assert_eq!(
         Controller::reasons(&seen, now())[1],
         "Pods of 1 earlier ReplicaSet still run; the strategy is Recreate, so pods of the current template are \
-         created after they are deleted."
+         created only after the old pods are deleted."
     );
 }

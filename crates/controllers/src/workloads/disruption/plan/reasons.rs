@@ -17,7 +17,7 @@ pub(in super::super) fn reasons(view: &View, now: Timestamp) -> Vec<String> {
             let again = if unknown.may_pass() {
                 "The calculation is retried."
             } else {
-                "The calculation is repeated when this changes."
+                "The calculation is repeated when the cause changes."
             };
             return vec![format!(
                 "No pod may be evicted, because the expected number of pods is unknown: {unknown}. {again}"

@@ -80,7 +80,7 @@ fn they_say_what_is_not_known() {
         told(&bench),
         [
             "No pod may be evicted, because the expected number of pods is unknown: unexpected GroupVersion string: \
-             a/b/c. The calculation is repeated when this changes."
+             a/b/c. The calculation is repeated when the cause changes."
         ]
     );
 }

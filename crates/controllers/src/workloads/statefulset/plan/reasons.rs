@@ -18,8 +18,11 @@ pub(in super::super) fn reasons(view: &View, now: Timestamp) -> Vec<String> {
     if view.set.metadata.is_deleting() {
         reasons.push("The StatefulSet is being deleted; no pod is created, replaced or deleted.".to_owned());
         if view.present.revision().is_none() {
-            reasons
-                .push("The template has no ControllerRevision yet; it is created for the status.".to_owned());
+            reasons.push(
+                "The template has no ControllerRevision yet; the controller creates one, because the status must name \
+                 the ControllerRevision."
+                    .to_owned(),
+            );
         }
         return reasons;
     }
@@ -28,7 +31,10 @@ pub(in super::super) fn reasons(view: &View, now: Timestamp) -> Vec<String> {
         return reasons;
     }
     if view.present.revision().is_none() {
-        reasons.push("The template has no ControllerRevision yet; it is created before any pod.".to_owned());
+        reasons.push(
+            "The template has no ControllerRevision yet; the controller creates one before any pod."
+                .to_owned(),
+        );
         return reasons;
     }
     let is_parallel = view.set.spec.pod_management_policy == "Parallel";

@@ -253,7 +253,8 @@ export type DesiredState = Message<"coxswain.admin.v1.DesiredState"> & {
   override?: Override | undefined;
 
   /**
-   * Desired state from this replica's flags and defaults, which applies after the override ends.
+   * Desired state according to this replica's flags and defaults. After the override ends, the state according to the
+   * leader's flags applies; the leader's flags can differ (`flags_differ`).
    *
    * @generated from field: bool enabled_without_override = 4;
    */
@@ -267,8 +268,8 @@ export type DesiredState = Message<"coxswain.admin.v1.DesiredState"> & {
   invalidOverride: string;
 
   /**
-   * Reason why a valid override has no effect: the flags of this replica do not select the controller, and the override
-   * was set without `force` or `--admin-overrides` does not allow it.
+   * Reason why a valid override has no effect: the flags of this replica do not select the controller, and either the
+   * override was set without `force`, or `--admin-overrides` is `disable-only`.
    *
    * @generated from field: string ineffective_override = 6;
    */
@@ -283,7 +284,8 @@ export const DesiredStateSchema: GenMessage<DesiredState> = /*@__PURE__*/
   messageDesc(file_coxswain_admin_v1_controllers, 2);
 
 /**
- * An override, which takes precedence over the flags.
+ * An override. It takes precedence over the flags, unless it has no effect for a reason in
+ * `DesiredState.ineffective_override`.
  *
  * @generated from message coxswain.admin.v1.Override
  */
@@ -494,7 +496,7 @@ export const ControllerFilterSchema: GenMessage<ControllerFilter> = /*@__PURE__*
   messageDesc(file_coxswain_admin_v1_controllers, 7);
 
 /**
- * An override without effect, because its value is invalid or its name is not a controller's.
+ * An override without effect, because its value is invalid, or because its name is not the name of a controller.
  *
  * @generated from message coxswain.admin.v1.InvalidOverride
  */
@@ -706,8 +708,9 @@ export type EnableControllerRequest = Message<"coxswain.admin.v1.EnableControlle
   dryRun: boolean;
 
   /**
-   * Enable the controller even if `--controllers` does not select it, although another manager may run it too, and even
-   * if the flags of this replica differ from the leader's. Such an override takes precedence over the flags.
+   * Enable the controller even if `--controllers` does not select it, or if the flags of this replica differ from the
+   * leader's. Another manager may then run the same controller. An override with `force` takes precedence over the
+   * flags.
    *
    * @generated from field: bool force = 7;
    */
@@ -799,7 +802,7 @@ export type DisableControllerRequest = Message<"coxswain.admin.v1.DisableControl
   dryRun: boolean;
 
   /**
-   * Required for `*`, and for a critical controller without a lifetime of at most 1 hour.
+   * Required for `*`, and for a critical controller if the lifetime is absent or longer than 1 hour.
    *
    * @generated from field: bool force = 7;
    */
@@ -975,7 +978,7 @@ export type WatchControllersResponse = Message<"coxswain.admin.v1.WatchControlle
     case: "snapshot";
   } | {
     /**
-     * A matching controller that changed, or that matches since its last change.
+     * A matching controller that changed, or a controller that began to match the filter with this change.
      *
      * @generated from field: coxswain.admin.v1.Controller changed = 2;
      */
@@ -1288,8 +1291,8 @@ export const ControllerService: GenService<{
     output: typeof EnableControllerResponseSchema;
   },
   /**
-   * Disables a controller by an override. Idempotent. Reconciles in progress complete first, and unshared watches end.
-   * Requires `update` on `controllers`, by name.
+   * Disables a controller by an override. Idempotent. Reconciles in progress complete first. Watches that no other
+   * controller uses are then closed. Requires `update` on `controllers`, by name.
    *
    * `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): the controller does not exist.
    *

@@ -25,7 +25,7 @@ export const file_coxswain_admin_v1_events: GenFile = /*@__PURE__*/
  */
 export type Event = Message<"coxswain.admin.v1.Event"> & {
   /**
-   * Position in the log. The first event has 1, and each event one more.
+   * Position in the log: 1 for the first event, increased by 1 for each following event.
    *
    * @generated from field: uint64 sequence = 1;
    */
@@ -208,7 +208,7 @@ export type ReconcileStarted = Message<"coxswain.admin.v1.ReconcileStarted"> & {
   queue: string;
 
   /**
-   * Number of the attempt: 1, and one more after each failure.
+   * Number of the attempt: 1 for the first attempt, increased by 1 after each failure.
    *
    * @generated from field: int32 attempt = 2;
    */
@@ -243,7 +243,7 @@ export type ReconcileFinished = Message<"coxswain.admin.v1.ReconcileFinished"> &
   queue: string;
 
   /**
-   * Number of the attempt: 1, and one more after each failure.
+   * Number of the attempt: 1 for the first attempt, increased by 1 after each failure.
    *
    * @generated from field: int32 attempt = 2;
    */
@@ -299,7 +299,7 @@ export type ReconcileFailed = Message<"coxswain.admin.v1.ReconcileFailed"> & {
   queue: string;
 
   /**
-   * Number of the attempt: 1, and one more after each failure.
+   * Number of the attempt: 1 for the first attempt, increased by 1 after each failure.
    *
    * @generated from field: int32 attempt = 2;
    */
@@ -617,8 +617,9 @@ export type StreamEventsRequest = Message<"coxswain.admin.v1.StreamEventsRequest
   } | { case: undefined; value?: undefined };
 
   /**
-   * Log of `since_sequence`, from `StreamStarted`. If it is set, the call fails if the replica has another log, after a
-   * restart or because another replica responds, instead of silently missing events.
+   * ID of the log that `since_sequence` belongs to, from `StreamStarted`. With this field, the call fails if the
+   * replica has a different log, because the replica restarted or another replica responds. Without this field, the
+   * client can miss events without notice.
    *
    * @generated from field: string log_id = 4;
    */
@@ -1003,7 +1004,7 @@ export const OverrideChangeSchema: GenEnum<OverrideChange> = /*@__PURE__*/
  *
  * Each process keeps a bounded log of its own latest events in memory. The log is for observation, not for records.
  * Rare events (phases, leadership, overrides) have a separate bound, so that many reconciles and writes cannot evict
- * them. The log therefore contains older rare events than others.
+ * them. Rare events in the log can therefore be older than its oldest other event.
  *
  * @generated from service coxswain.admin.v1.EventService
  */

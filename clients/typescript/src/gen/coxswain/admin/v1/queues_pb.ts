@@ -109,7 +109,7 @@ export type Queue = Message<"coxswain.admin.v1.Queue"> & {
   errors: bigint;
 
   /**
-   * Keys that wait until a cache contains their last writes, and are queued then.
+   * Keys that wait until a cache contains the controller's last writes; the keys are then queued.
    *
    * @generated from field: int64 waiting = 13;
    */
@@ -152,7 +152,7 @@ export const QueuedKeySchema: GenMessage<QueuedKey> = /*@__PURE__*/
   messageDesc(file_coxswain_admin_v1_queues, 1);
 
 /**
- * A key that waits for a cache, and is queued when the cache is current.
+ * A key that waits until a cache contains the controller's last writes; the key is then queued.
  *
  * @generated from message coxswain.admin.v1.WaitingKey
  */
@@ -735,9 +735,9 @@ export const QueueService: GenService<{
     output: typeof SyncObjectResponseSchema;
   },
   /**
-   * Plans a reconcile of an object without writing, and returns the planned steps and the reasons. Explanations make
-   * their live reads one after another, outside the limits of reconciles. Requires `get` on `queues`, by the queue's
-   * name.
+   * Plans a reconcile of an object without writing, and returns the planned steps and the reasons. The explanations of
+   * a controller run one at a time. Their live reads do not count toward the rate limit of the controller. Requires
+   * `get` on `queues`, by the queue's name.
    *
    * `NOT_FOUND`: the controller (`CONTROLLER_NOT_FOUND`) or the queue (`QUEUE_NOT_FOUND`) does not exist.
    * `FAILED_PRECONDITION`: the controller does not run on this replica (`NOT_LEADER`, with `leader_address` in the
