@@ -14,7 +14,7 @@ use serde_json::json;
 use super::file;
 use crate::harness::{ControlPlane, Options, binaries, turn_beside_another, until};
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 /// Pages without commands of their own: generated from the program, or for maintainers.
 const APART: [&str; 6] = ["adr/", "behaviour/", "contributing/", "commands.md", "differences.md", "style.md"];
@@ -99,11 +99,9 @@ fn is_of_client(text: &str) -> bool {
 
 /// Returns a line without what differs from run to run: words with digits or with an ellipsis, and the width of columns.
 fn shape(line: &str) -> String {
-    let word = |word: &str| match word.contains(|letter: char| letter.is_ascii_digit() || letter == '…') {
-        true => "#".to_owned(),
-        false => word.to_owned(),
-    };
-    line.split_whitespace().map(word).collect::<Vec<_>>().join(" ")
+    let varies = |word: &str| word.contains(|letter: char| letter.is_ascii_digit() || letter == '…');
+    let words = line.split_whitespace().map(|word| if varies(word) { "#" } else { word });
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// Fails unless each line of the expected output was printed, apart from names and numbers.
@@ -125,7 +123,8 @@ fn pages() -> BTreeMap<String, String> {
             }
             let name =
                 path.strip_prefix(file("docs")).expect("below docs").to_str().expect("text").to_owned();
-            if name.ends_with(".md") && !APART.iter().any(|apart| name.starts_with(apart)) {
+            let is_page = path.extension().is_some_and(|extension| extension == "md");
+            if is_page && !APART.iter().any(|apart| name.starts_with(apart)) {
                 pages.insert(name, fs::read_to_string(&path).expect("a page"));
             }
         }
