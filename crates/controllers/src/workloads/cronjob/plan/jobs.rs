@@ -86,7 +86,7 @@ pub(super) fn create(view: &View, at: Timestamp) -> Result<Write, WireError> {
     })
 }
 
-/// Deletes a Job with its pods. One that is gone, or whose name another one bears by now, needs none.
+/// Deletes a Job with its pods. A conflict is a failure: the Job may still run if an admission webhook rejected the request with 409.
 pub(super) fn delete(view: &View, name: &Str, uid: &Uid) -> Write {
     let key = Key::new(view.cron_job.metadata.namespace.clone(), name.clone());
     let delete = Verb::Delete {
@@ -97,7 +97,7 @@ pub(super) fn delete(view: &View, name: &Str, uid: &Uid) -> Write {
         grace_period: None,
     };
     Write {
-        tolerate: Tolerate { absent: true, ..Tolerate::default() },
+        tolerate: Tolerate { gone: true, ..Tolerate::default() },
         on_success: Some(event(view, false, "SuccessfulDelete", format!("Deleted job {name}"))),
         on_failure: Some(event(view, true, "FailedDelete", "Deleted job: {error}".to_owned())),
         ..Write::new(&JOBS, key, delete)

@@ -94,11 +94,11 @@ pub(super) fn release_and_delete(view: &View, member: &Member<'_>) -> Chain {
     chain
 }
 
-/// Deletes a pod.
+/// Deletes a pod. A conflict is a failure: the pod may still run if an admission webhook rejected the request with 409.
 pub(super) fn delete(view: &View, pod: &Pod) -> Write {
     let deleted = format!("Deleted pod: {}", pod.metadata.name);
     Write {
-        tolerate: Tolerate { absent: true, ..Tolerate::default() },
+        tolerate: Tolerate { gone: true, ..Tolerate::default() },
         on_success: Some(event(view, false, "SuccessfulDelete", deleted)),
         on_failure: Some(event(view, true, "FailedDelete", "Error deleting: {error}")),
         ..Write::new(&PODS, Key::of(&pod.metadata), Verb::delete(pod.metadata.uid.clone()))
