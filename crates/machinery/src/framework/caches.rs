@@ -58,6 +58,11 @@ impl Caches {
         self.of(self.own?).next().map(|store| &**store)
     }
 
+    /// Returns the kind that keys name, if they name one.
+    pub fn own_kind(&self) -> Option<&'static Kind> {
+        self.own
+    }
+
     /// Whether objects of a kind are read at all.
     pub fn cover(&self, kind: &'static Kind) -> bool {
         self.of(kind).next().is_some()
@@ -92,8 +97,8 @@ impl Caches {
         self.own().is_some_and(is_gone)
     }
 
-    /// What is held of the objects at `place` (without a name, of all in the namespace) and was not found by a later
-    /// live read.
+    /// What is held of the objects at `place` (without a name, of all in the namespace; without either, of all) and was not found
+    /// by a later live read.
     pub fn missing(
         &self,
         kind: &'static Kind,
@@ -101,7 +106,9 @@ impl Caches {
         live: &LiveObjects,
     ) -> impl Iterator<Item = (Key, Uid)> {
         let held = self.of(kind).flat_map(|store| {
-            if place.name.is_empty() {
+            if place.name.is_empty() && place.namespace.is_empty() {
+                store.list()
+            } else if place.name.is_empty() {
                 store.list_namespace(&place.namespace)
             } else {
                 store.get(place).into_iter().collect()

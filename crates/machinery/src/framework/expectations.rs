@@ -18,6 +18,9 @@
 //! gone, never by time (but see [`LoopSettings::longest_wait`](super::LoopSettings::longest_wait)). Nothing here waits: a
 //! check is a look into the caches, and changes nothing.
 //!
+//! A serial loop gives out values that must be unique. So when an instance of it starts, every object of its kind counts as something
+//! that may have been written: by another process that led before, and not shown by a first list from an API server that lags.
+//!
 //! A restore of etcd ends the [epoch](crate::informer::Epoch) in which something was written. Caches of a later epoch are filled by lists
 //! that began after the restore was noticed: they show each write that was answered before, unless the restore has undone it. So
 //! these expectations end with the epoch. A write that has no answer by then, or is answered later, is decided by a live read.
@@ -146,6 +149,26 @@ impl Expectations {
             expected.unanswered.append(&mut unanswered);
         }
         Intent { expectations: self, key }
+    }
+
+    /// An instance of the loop starts: from here on any object of the loop's kind may have been written by another process, until a live
+    /// list shows that the cache is not behind. Each instance needs a list of its own. Does nothing if the loop's keys name no objects.
+    pub fn require_current(&self, key: &Key, caches: &Caches) {
+        let Some(kind) = caches.own_kind() else { return };
+        // The list may begin at once: no request of this process is under way.
+        let now = Instant::now();
+        let since = now.checked_sub(MAY_STILL_LAND).unwrap_or(now);
+        let all = Unanswered { kind, place: Key::EMPTY, given_up: Some(since) };
+        let mut pending = self.in_epoch_of(caches);
+        let Pending { keys, given_up, .. } = &mut *pending;
+        given_up.entry((kind, Str::EMPTY)).or_default().insert(key.clone());
+        let expected = keys.entry(key.clone()).or_insert_with(Expected::new);
+        let is_same =
+            |each: &Unanswered| each.kind == all.kind && each.place == all.place && each.given_up.is_some();
+        // An instance that has ended before its list leaves its own entry, which the next list decides as well.
+        if !expected.unanswered.iter().any(is_same) {
+            expected.unanswered.push(all);
+        }
     }
 
     /// A live read of `place`, begun at `began`, has found this. The caches must have seen it before the keys concerned

@@ -421,7 +421,12 @@ impl Instance {
             return Err(StartError::Stopped);
         }
         for each in &self.loops {
-            for seed in &each.worker.settings.seeds {
+            let Worker { settings, freshness, .. } = &*each.worker;
+            if settings.serial {
+                let all = each.worker.expecting(&Key::EMPTY);
+                freshness.expectations.require_current(all, &freshness.caches);
+            }
+            for seed in &settings.seeds {
                 each.worker.queue.add(seed.clone());
             }
             for _ in 0..each.workers {

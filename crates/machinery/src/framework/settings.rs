@@ -14,7 +14,8 @@ pub struct LoopSettings {
     /// Keys taken at the same time, see [`workers`].
     pub workers: usize,
     /// Whether the loop takes one key at a time, and none before the caches have seen what was written for any other. For
-    /// loops that give out what there is only one of: addresses, ranges, volumes. `workers` does not count then.
+    /// loops that give out what there is only one of: addresses, ranges, volumes. `workers` does not count then. When an instance starts,
+    /// another process may have written before: no key is taken before the cache of the loop's kind shows all that a live list finds.
     pub serial: bool,
     /// How often every object of the loop's kind is reconciled without a change; never if `None`.
     pub resync: Option<Duration>,

@@ -310,7 +310,7 @@ async fn a_lost_answer_is_bounded_by_a_live_read() {
     let planned = bench.script.asked.lock().len();
     let outcome = bench.reconcile().await;
     assert!(
-        matches!(&outcome, Outcome::Failed { error, .. } if error.contains("lost request")),
+        matches!(&outcome, Outcome::Failed { error, .. } if error.contains("compare the cache")),
         "{outcome:?}"
     );
     let requests = bench.server.1.lock().len();

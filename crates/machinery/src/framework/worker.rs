@@ -514,7 +514,7 @@ impl Worker {
         match self.freshness.hold(self.expecting(key), key).await {
             Ok(behind) => behind.map(Outcome::Waiting),
             Err(error) => {
-                Some(Outcome::failed(format!("determine the result of a lost request: {error}"), true))
+                Some(Outcome::failed(format!("compare the cache with the API server: {error}"), true))
             }
         }
     }

@@ -2,7 +2,8 @@
 //! KEP-563 for two families. It runs with `--allocate-node-cidrs` only.
 //!
 //! Nodes are the record of who has what ([`pool`]), and nothing is reserved: the loop is serial, so that no node is given a block
-//! before the cache has seen what was given to any other, also where an answer was lost. One plan gives blocks to up to 64 nodes that have
+//! before the cache has seen what was given to any other, also where an answer was lost, or where another process gave it before this
+//! instance started. One plan gives blocks to up to 64 nodes that have
 //! none, so that a burst of nodes does not wait for as many round trips of the watch. A node that was there before with ranges
 //! that do not fit keeps everybody from getting one: which blocks are free is not known then. The original does not start.
 //! Differs: no-reservations. Differs: nodes-outside-the-ranges.

@@ -13,16 +13,17 @@ use super::metrics::Metrics;
 use super::plan::{plan, reasons};
 use super::pool::{Note, Pool, Standing};
 use super::view::View;
-use super::{Controller, ranges, services};
+use super::{Controller, build, ranges, services};
 use coxswain_machinery::api::AnyObject;
 use coxswain_machinery::api::core::Node;
 use coxswain_machinery::api::kinds::NODES;
+use coxswain_machinery::framework::rig::Rig;
 use coxswain_machinery::framework::{BuildError, Memory as _, Observation, Reads, Room as _, RoomMetrics};
 use coxswain_machinery::informer::{Lister, Store};
 use coxswain_machinery::model::addresses::parse_range;
 use coxswain_machinery::model::plan::{Patch, Verb};
 use coxswain_machinery::model::{Failure, Key, Plan, Step};
-use coxswain_machinery::options::Flags;
+use coxswain_machinery::options::{Config, Flags};
 use coxswain_machinery::telemetry::Registry;
 
 fn net(text: &str) -> IpNet {
@@ -142,6 +143,15 @@ fn what_cannot_be_read_ends_the_start_but_of_ranges_of_services_it_is_left_out()
     assert_eq!(invalid(&other), "invalid CIDR allocator type: CloudAllocator");
     let of_services = Flags { service_cluster_ip_range: "10.96.0.0/12,bad".to_owned(), ..flags("") };
     assert_eq!(services(&of_services), [net("10.96.0.0/12")]);
+}
+
+/// A serial loop takes no key before its cache shows what a live list of its kind finds.
+#[test]
+fn loop_compares_its_cache_with_a_live_list_of_nodes_first() {
+    let config = Config { flags: flags("10.244.0.0/16"), ..Config::default() };
+    let built = Rig::new(config).build(build).unwrap();
+    let [work] = built.loops.as_slice() else { panic!("one loop") };
+    assert!(work.settings.serial && work.kind == Some(&NODES));
 }
 
 /// A pool, and the registry of its metrics.

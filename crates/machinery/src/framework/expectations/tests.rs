@@ -409,3 +409,30 @@ async fn key_whose_object_a_restore_has_undone_expects_nothing() {
     after.write(&[effect("a", WriteEffect::Stored("806".into()))]);
     assert_eq!(after.expectations.len(), 2, "those of keys that are gone are forgotten");
 }
+
+#[tokio::test(start_paused = true)]
+async fn cache_that_an_old_list_filled_is_compared_with_a_live_list() {
+    let bench = Bench::new();
+    let keyless = Caches::new(None, vec![Arc::clone(&bench.store)]);
+    bench.expectations.require_current(&Key::EMPTY, &keyless);
+    assert!(bench.expectations.is_empty(), "the loop has no kind");
+    bench.store.replace(vec![pod("a", "5", false), pod("b", "6", false)], "9");
+    for _ in 0..2 {
+        bench.expectations.require_current(&Key::EMPTY, &bench.caches);
+    }
+    let all = bench.unanswered(&Key::EMPTY);
+    assert_eq!(all.place, Key::new("", ""));
+    assert!(all.readable_at().is_some_and(|at| at <= Instant::now()), "the list need not wait");
+    let mut live = LiveObjects { version: 30, ..LiveObjects::default() };
+    live.add("a".into(), 5);
+    live.add("c".into(), 20);
+    bench.expectations.found(&PODS, &Key::EMPTY, Instant::now(), &live, &bench.caches);
+    let deletion = Awaited::Deletion(Key::new("ns", "b"), "b".into());
+    assert_eq!(bench.check(&Key::EMPTY), Readiness::Waiting(&PODS, deletion));
+    bench.store.remove(&pod("b", "15", true));
+    assert_eq!(bench.check(&Key::EMPTY), waiting(20));
+    bench.store.upsert(&pod("c", "20", false));
+    assert_eq!(bench.check(&Key::EMPTY), Readiness::Ready);
+    bench.expectations.met(&Key::EMPTY);
+    assert!(bench.expectations.is_empty() && bench.expectations.0.lock().given_up.is_empty());
+}

@@ -1,6 +1,7 @@
 //! A controller that follows no object, from its descriptor on: a serial loop whose keys are seeds, in paused time. And what a
 //! loop reads is covered by its expectations, whether or not it is woken by it.
 
+use super::super::expectations::Readiness;
 use super::*;
 use crate::client::{ClientBuilder, ClientMetrics, ClientOptions, Connection};
 use crate::events::{EventBroadcaster, EventMetrics};
@@ -20,6 +21,15 @@ static DESCRIPTOR: Descriptor = descriptor(build);
 static READING: Descriptor = descriptor(|with| {
     let _: Watch<Pod> = with.watch(&PODS);
     build(with)
+});
+
+/// The same with keys that name pods.
+static UNIQUE: Descriptor = descriptor(|with| {
+    let mut built = build(with)?;
+    for each in &mut built.loops {
+        each.kind = Some(&PODS);
+    }
+    Ok(built)
 });
 
 const fn descriptor(build: BuildFn) -> Descriptor {
@@ -168,6 +178,22 @@ async fn what_a_loop_can_read_is_covered_by_its_expectations() {
         assert_eq!(instance.loops()[0].covers(&PODS), is_read);
         assert!(!instance.loops()[0].covers(&crate::api::kinds::SECRETS));
         instance.stop(Some(Duration::from_secs(1)), std::future::pending()).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_instance_of_a_serial_loop_compares_its_cache_first() {
+    let runtime = runtime().await;
+    let expectations = runtime.expectations.of("sides-controller", "sides", 0);
+    let caches = Caches::new(Some(&PODS), Vec::new());
+    for (descriptor, is_compared) in [(&DESCRIPTOR, false), (&UNIQUE, true), (&UNIQUE, true)] {
+        let mut instance = Instance::prepare(descriptor, &runtime).unwrap();
+        assert!(expectations.is_empty(), "it has not started");
+        instance.start(&CancellationToken::new()).await.unwrap();
+        let readiness = expectations.check(&Key::EMPTY, &caches);
+        assert_eq!(matches!(readiness, Readiness::Unanswered(_)), is_compared, "{readiness:?}");
+        instance.stop(Some(Duration::from_secs(1)), std::future::pending()).await;
+        expectations.met(&Key::EMPTY);
     }
 }
 

@@ -505,3 +505,33 @@ async fn keys_that_share_a_read_which_the_server_refuses_leave_the_workers_to_ot
     assert_eq!(*owned.0.lock(), [Key::new("free", "1")]);
     tasks.shutdown().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn serial_loop_plans_nothing_before_the_cache_shows_what_a_live_list_finds() {
+    let expectations = Arc::new(Expectations::default());
+    // Each instance compares its own cache.
+    for instance in 0..2 {
+        let mut bench = Bench::on(Arc::clone(&expectations));
+        bench.worker.settings.serial = true;
+        expectations.require_current(&Key::EMPTY, &bench.worker.freshness.caches);
+        let requests = || bench.server.1.lock().len();
+        let asked = || bench.script.asked.lock().len();
+        // The list fails, and is repeated after a pause.
+        let outcome = bench.reconcile().await;
+        assert!(matches!(outcome, Outcome::Failed { retry: true, .. }), "{instance}: {outcome:?}");
+        assert_eq!((bench.reconcile().await, requests()), (Outcome::Waiting(&PODS), 1), "{instance}");
+        advance(Duration::from_secs(1)).await;
+        // The process before this one has written at 7, and the first list of the cache was older.
+        bench.server.answer(200, list("9", &["4", "7"]));
+        assert_eq!(bench.reconcile().await, Outcome::Waiting(&PODS));
+        assert!(bench.server.1.lock().last().unwrap().ends_with("/v1/pods?limit=500"));
+        let other = bench.worker.reconcile(&Key::new("ns", "other"), &|| {}).await.0;
+        assert_eq!((other, requests(), asked()), (Outcome::Waiting(&PODS), 2, 0), "{instance}");
+        bench.store.bookmark("7");
+        for planned in 1..=2 {
+            assert_eq!(bench.reconcile().await, Outcome::Absent);
+            assert_eq!((requests(), asked()), (2, planned), "{instance}: one list serves all keys");
+        }
+        assert!(expectations.is_empty());
+    }
+}
