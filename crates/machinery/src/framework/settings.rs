@@ -35,7 +35,7 @@ pub struct LoopSettings {
     pub withholds_refused_creates: bool,
     /// How fast the controller may ask, compared with others. The fastest of its loops counts.
     pub qps_factor: QpsFactor,
-    /// Keys that are queued when the loop starts: for loops that follow no object.
+    /// Keys that are queued when the loop starts: for loops that follow no object. See [`LoopSettings::rounds`].
     pub seeds: Vec<Key>,
 }
 
@@ -105,6 +105,14 @@ impl LoopSettings {
         Self { workers: workers(configured), ..Self::default() }
     }
 
+    /// Returns the settings of a loop that reconciles everything under one key, in rounds of this period. A failure delays the next round
+    /// by the period at most: no change queues the key earlier, and an outage must not outlast itself.
+    pub fn rounds(period: Duration) -> Self {
+        let usual = QueueConfig::default();
+        let max_delay = usual.max_delay.min(period.max(usual.base_delay));
+        Self { backoff: QueueConfig { max_delay, ..usual }, seeds: vec![Key::EMPTY], ..Self::default() }
+    }
+
     /// Keys taken at the same time.
     pub(super) fn at_a_time(&self) -> usize {
         if self.serial { 1 } else { self.workers.max(1) }
@@ -171,6 +179,15 @@ mod tests {
                 [true, false].map(|refused| without_jitter(settings(tries).after_failure(refusals, refused)));
             assert_eq!(after, [refused, not_answered], "{tries:?} after {refusals}");
         }
+    }
+
+    #[test]
+    fn backoff_of_rounds_is_at_most_their_period() {
+        let longest = |seconds| LoopSettings::rounds(Duration::from_secs(seconds)).backoff.max_delay;
+        assert_eq!(
+            [0, 5, 600, 86_400].map(|period| longest(period).as_millis()),
+            [5, 5000, 600_000, 1_000_000]
+        );
     }
 
     #[test]

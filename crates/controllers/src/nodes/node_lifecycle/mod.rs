@@ -127,7 +127,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let health_loop = Loop {
         queue: "node_health",
         kind: None,
-        settings: LoopSettings { seeds: vec![Key::EMPTY], ..LoopSettings::default() },
+        settings: LoopSettings::rounds(flags.node_monitor_period),
         wake_ups: vec![nodes.wakes(of_health()).debounced(DEBOUNCE)],
         reconcile: Arc::new(RoomAdapter::new(health).remembered_by(memory)),
     };
