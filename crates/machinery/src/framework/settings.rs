@@ -24,7 +24,11 @@ pub struct LoopSettings {
     /// no key is given up: that says nothing about it, and no change need come when it is over.
     pub tries: Option<Tries>,
     /// Limit of the time for which a key waits for caches to show its own writes; none if `None`. With a limit, a watch that stalls can cause
-    /// duplicates. Controllers set it if a feature gate asks for it, or if late caches are harmless because they create nothing.
+    /// duplicates. Controllers set it if a feature gate asks for it, or if late caches are harmless because they create nothing. A loop
+    /// with one key for everything does not wait at all (zero) if each of its writes carries the version that was judged: otherwise a
+    /// write of one object would delay all others. Its memory leaves out the objects that were written ([`Memory::record_effects`]).
+    ///
+    /// [`Memory::record_effects`]: super::Memory::record_effects
     pub longest_wait: Option<Duration>,
     /// Whether a key that failed is left alone for as long as the server has asked to wait, however short its backoff is.
     pub heeds_retry_after: bool,
