@@ -72,7 +72,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         loops: vec![Loop {
             queue: "legacy_serviceaccount_token_cleaner",
             kind: None,
-            settings: LoopSettings { seeds: vec![Key::EMPTY], ..LoopSettings::default() },
+            settings: LoopSettings::rounds(DAY),
             wake_ups: Vec::new(),
             reconcile: Arc::new(RoomAdapter::new(room)),
         }],

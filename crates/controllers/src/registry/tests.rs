@@ -150,8 +150,12 @@ fn every_loop_retries_as_the_original_was_seen_to() {
         ("job", None, slow, minute),
         ("job_orphan_pod", None, slow, minute),
         ("namespace", None, fast, minute),
+        // The original does these in rounds, apart from its queues, and the next round comes whatever has failed.
+        ("node_health", None, fast, Duration::from_secs(5)),
+        ("pod_gc_rounds", None, fast, Duration::from_secs(20)),
         // The original writes a list again after 100 ms, apart from its queues.
         ("pvcs", None, fast, Duration::from_secs(10)),
+        ("resourcepoolstatusrequests_cleanup", None, fast, Duration::from_mins(10)),
         ("serviceaccount_tokens_secret", Some(11), fast, longest),
         ("serviceaccount_tokens_service", Some(11), fast, longest),
     ];
@@ -171,6 +175,33 @@ fn every_loop_retries_as_the_original_was_seen_to() {
         );
         let backoff = settings.backoff;
         assert_eq!((backoff.base_delay, backoff.max_delay), (base, longest), "{}", loop_.queue);
+    }
+}
+
+/// Only time queues the key of such a loop, so a longer backoff delays all objects. A new loop with seeds needs a row.
+#[test]
+fn loops_with_one_key_for_everything_retry_within_their_period() {
+    let longest = Duration::from_secs(1000);
+    for period in [1, 5, 7200].map(Duration::from_secs) {
+        let mut config = Config::default();
+        config.flags.allocate_node_cidrs = true;
+        config.flags.cluster_cidr = "10.244.0.0/16".to_owned();
+        config.flags.node_monitor_period = period;
+        let rig = rig(config);
+        let loops = REGISTRY.iter().filter_map(|d| d.build).flat_map(|build| rig.build(build).unwrap().loops);
+        let seeded = loops.filter(|each| !each.settings.seeds.is_empty());
+        let backoffs: BTreeMap<&str, Duration> =
+            seeded.map(|each| (each.queue, each.settings.backoff.max_delay)).collect();
+        let expected = BTreeMap::from([
+            // The key is that of an object, and its changes queue it. The original has the same backoff.
+            ("ca_cert_publisher_cluster_trust_bundles", longest),
+            // The period is a day.
+            ("legacy_serviceaccount_token_cleaner", longest),
+            ("node_health", period.min(longest)),
+            ("pod_gc_rounds", Duration::from_secs(20)),
+            ("resourcepoolstatusrequests_cleanup", Duration::from_mins(10)),
+        ]);
+        assert_eq!(backoffs, expected, "{period:?}");
     }
 }
 

@@ -136,8 +136,9 @@ impl Worker {
 
     /// Observes and plans, and does nothing.
     pub(super) async fn explain(&self, key: &Key) -> Explained {
-        let Freshness { expectations, caches, .. } = &self.freshness;
+        let Freshness { expectations, caches, longest_wait, .. } = &self.freshness;
         let waiting_for = match expectations.check(self.expecting(key), caches) {
+            _ if *longest_wait == Some(Duration::ZERO) => None,
             Readiness::Waiting(kind, _) => Some(kind),
             Readiness::Unanswered(lost) => Some(lost.kind),
             Readiness::Ready => None,

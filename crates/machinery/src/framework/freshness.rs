@@ -142,7 +142,9 @@ impl Freshness {
         let Some(longest) = self.longest_wait else { return false };
         let left = longest.saturating_sub(self.expectations.waited(expecting));
         if left.is_zero() {
-            tracing::warn!(object = %key, "The caches did not observe a write in time; no longer waiting for it");
+            if !longest.is_zero() {
+                tracing::warn!(object = %key, "The caches did not observe a write in time; no longer waiting for it");
+            }
             return true;
         }
         self.queue.add_after(key.clone(), left);

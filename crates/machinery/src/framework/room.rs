@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use super::reads::{Observation, Pass, Reads};
 use super::worker::Outcome;
 pub use crate::client::QpsFactor;
-use crate::executor::ActionState;
+use crate::executor::{ActionState, Effect};
 use crate::model::Key;
 use crate::model::plan::{Failure, Plan};
 
@@ -77,7 +77,7 @@ pub trait Meter<N>: Send + Sync + 'static {
 /// often something failed, what was given out a moment ago, what was told already.
 ///
 /// Watch handlers and the ends of reconciles update it; [`Room::observe`] reads it and changes nothing; what a plan adds
-/// comes in by [`Memory::commit_item`] and [`Memory::commit`] and no other way. It ends with the controller's instance: a room must do without it after a
+/// comes in by [`Memory::record_effects`], [`Memory::commit_item`] and [`Memory::commit`] and no other way. It ends with the controller's instance: a room must do without it after a
 /// restart. Rooms of several loops may share one. It must not block.
 pub trait Memory<N>: Send + Sync + 'static {
     /// All writes of a plan for `key` have succeeded, if it had any: what it adds is remembered from here on. The framework
@@ -90,6 +90,12 @@ pub trait Memory<N>: Send + Sync + 'static {
     /// [`Write::item`]: crate::model::plan::Write::item
     fn commit_item(&self, key: &Key, note: &N, item: usize) {
         let _ = (key, note, item);
+    }
+
+    /// A plan for `key` was carried out, and its writes had these effects; those without an answer are among them. The calls of
+    /// [`Memory::commit_item`] and [`Memory::commit`] follow.
+    fn record_effects(&self, key: &Key, effects: &[Effect]) {
+        let _ = (key, effects);
     }
 
     /// A plan for `key` was made and is about to be carried out. Called only if the adapter is [`RoomAdapter::reserving`]: no
@@ -160,6 +166,13 @@ impl PlanNote {
         }
     }
 
+    /// The writes of the plan had these effects.
+    pub fn record_effects(&self, key: &Key, effects: &[Effect]) {
+        if let Some(note) = &self.0 {
+            note.record_effects(key, effects);
+        }
+    }
+
     /// These writes of the plan have succeeded, by the items that they name.
     pub fn commit_items(&self, key: &Key, items: &[usize]) {
         if let Some(note) = &self.0 {
@@ -185,6 +198,7 @@ impl std::fmt::Debug for PlanNote {
 
 trait ErasedNote: Send {
     fn count(&self, key: &Key);
+    fn record_effects(&self, key: &Key, effects: &[Effect]);
     fn commit_item(&self, key: &Key, item: usize);
     fn commit(self: Box<Self>, key: &Key);
 }
@@ -199,6 +213,12 @@ impl<N: Send + 'static> ErasedNote for TypedNote<N> {
     fn count(&self, key: &Key) {
         if let Some(meter) = &self.meter {
             meter.planned(key, &self.note);
+        }
+    }
+
+    fn record_effects(&self, key: &Key, effects: &[Effect]) {
+        if let Some(memory) = &self.memory {
+            memory.record_effects(key, effects);
         }
     }
 

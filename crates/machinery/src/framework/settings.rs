@@ -25,7 +25,11 @@ pub struct LoopSettings {
     /// no key is given up: that says nothing about it, and no change need come when it is over.
     pub tries: Option<Tries>,
     /// Limit of the time for which a key waits for caches to show its own writes; none if `None`. With a limit, a watch that stalls can cause
-    /// duplicates. Controllers set it if a feature gate asks for it, or if late caches are harmless because they create nothing.
+    /// duplicates. Controllers set it if a feature gate asks for it, or if late caches are harmless because they create nothing. A loop
+    /// with one key for everything does not wait at all (zero) if each of its writes carries the version that was judged: otherwise a
+    /// write of one object would delay all others. Its memory leaves out the objects that were written ([`Memory::record_effects`]).
+    ///
+    /// [`Memory::record_effects`]: super::Memory::record_effects
     pub longest_wait: Option<Duration>,
     /// Whether a key that failed is left alone for as long as the server has asked to wait, however short its backoff is.
     pub heeds_retry_after: bool,
@@ -36,7 +40,7 @@ pub struct LoopSettings {
     pub withholds_refused_creates: bool,
     /// How fast the controller may ask, compared with others. The fastest of its loops counts.
     pub qps_factor: QpsFactor,
-    /// Keys that are queued when the loop starts: for loops that follow no object.
+    /// Keys that are queued when the loop starts: for loops that follow no object. See [`LoopSettings::rounds`].
     pub seeds: Vec<Key>,
 }
 
@@ -106,6 +110,14 @@ impl LoopSettings {
         Self { workers: workers(configured), ..Self::default() }
     }
 
+    /// Returns the settings of a loop that reconciles everything under one key, in rounds of this period. A failure delays the next round
+    /// by the period at most: no change queues the key earlier, and an outage must not outlast itself.
+    pub fn rounds(period: Duration) -> Self {
+        let usual = QueueConfig::default();
+        let max_delay = usual.max_delay.min(period.max(usual.base_delay));
+        Self { backoff: QueueConfig { max_delay, ..usual }, seeds: vec![Key::EMPTY], ..Self::default() }
+    }
+
     /// Keys taken at the same time.
     pub(super) fn at_a_time(&self) -> usize {
         if self.serial { 1 } else { self.workers.max(1) }
@@ -172,6 +184,15 @@ mod tests {
                 [true, false].map(|refused| without_jitter(settings(tries).after_failure(refusals, refused)));
             assert_eq!(after, [refused, not_answered], "{tries:?} after {refusals}");
         }
+    }
+
+    #[test]
+    fn backoff_of_rounds_is_at_most_their_period() {
+        let longest = |seconds| LoopSettings::rounds(Duration::from_secs(seconds)).backoff.max_delay;
+        assert_eq!(
+            [0, 5, 600, 86_400].map(|period| longest(period).as_millis()),
+            [5, 5000, 600_000, 1_000_000]
+        );
     }
 
     #[test]

@@ -550,6 +550,7 @@ impl Worker {
         tried.meets_terminating |= done.meets_terminating;
         intent.answered(&done.effects, caches);
         tried.has_changed |= before.is_changed_by(&done.effects);
+        note.record_effects(key, &done.effects);
         note.commit_items(key, &done.items);
         tried.actions.extend(executed(steps, &done));
         tried.written.append(&mut done.effects);

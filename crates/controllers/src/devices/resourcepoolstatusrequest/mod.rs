@@ -96,7 +96,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
             Loop {
                 queue: "resourcepoolstatusrequests_cleanup",
                 kind: None,
-                settings: LoopSettings { seeds: vec![Key::EMPTY], ..LoopSettings::default() },
+                settings: LoopSettings::rounds(CLEANUP),
                 wake_ups: Vec::new(),
                 reconcile: Arc::new(RoomAdapter::new(cleanup)),
             },

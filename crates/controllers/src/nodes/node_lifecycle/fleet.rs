@@ -52,6 +52,8 @@ pub(super) struct KnownNode {
     pub(super) is_to_be_freed: bool,
     /// When it was to be tainted last: others come before it.
     pub(super) tried_at: Duration,
+    /// The resource version of the last write of the node by the health loop; 0 before the first.
+    pub(super) written: u64,
 }
 
 /// All nodes and zones.
@@ -115,7 +117,6 @@ impl KnownNode {
         renewal: Option<Renewal>,
         now: Duration,
     ) -> Self {
-        let heartbeat = heartbeat(node);
         // While tokens are waited for, a large cluster is looked at several times a second, and hardly a node has changed.
         let (before, zone) = match before {
             Some((known, held)) if Arc::ptr_eq(held, node) => (Some(known), known.zone.clone()),
@@ -125,14 +126,18 @@ impl KnownNode {
             return Self {
                 uid: node.metadata.uid.clone(),
                 zone,
-                heartbeat,
+                heartbeat: heartbeat(node),
                 renewal,
                 alive_at: now,
                 is_ours: false,
                 is_to_be_freed: is_driven(node),
                 tried_at: Duration::ZERO,
+                written: 0,
             };
         };
+        // The cached node is the one that was judged before the write.
+        let is_behind = before.is_behind(node);
+        let heartbeat = if is_behind { before.heartbeat } else { heartbeat(node) };
         let has_posted = heartbeat != Posted::Never && heartbeat != before.heartbeat;
         let has_renewed = renewal.is_some_and(|renewal| before.renewal.is_none_or(|held| renewal > held));
         let mut seen = Self { zone, heartbeat, ..before.clone() };
@@ -145,9 +150,18 @@ impl KnownNode {
             // As in the original: a Lease that is there counts once more at the next look.
             seen.renewal = None;
         }
-        seen.is_ours &= is_driven(node);
-        seen.is_to_be_freed &= is_driven(node);
+        if !is_behind {
+            seen.is_ours &= is_driven(node);
+            seen.is_to_be_freed &= is_driven(node);
+        }
         seen
+    }
+
+    /// Returns whether the cached node does not show the last write of the health loop. Such a node is not judged: the write would be
+    /// refused, and a refused taint would cost a token of the zone.
+    fn is_behind(&self, node: &Node) -> bool {
+        self.written > 0
+            && node.metadata.resource_version.parse::<u64>().is_ok_and(|cached| cached < self.written)
     }
 
     /// This controller says of it that it is not known to be ready: that is no sign of life, though it tells of a time.
@@ -240,7 +254,8 @@ impl Look {
         if fleet.is_stopped {
             fleet.zones.values_mut().for_each(Zone::stop);
             for (known, node) in fleet.nodes.values_mut().filter(|_| !was_stopped) {
-                known.is_to_be_freed = is_driven(node);
+                // The cache may not show a taint yet, which is removed once it is shown.
+                known.is_to_be_freed = is_driven(node) || known.is_behind(node);
             }
             return;
         }
@@ -262,6 +277,9 @@ impl Look {
         let mut silent: Vec<(Duration, &Str, &Arc<Node>)> = Vec::new();
         let tasks = &mut self.tasks;
         for (name, (known, node)) in &self.fleet.nodes {
+            if known.is_behind(node) {
+                continue;
+            }
             if known.is_to_be_freed {
                 tasks.push(Task::Untaint(Arc::clone(node)));
                 continue;

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use super::fleet::{Fleet, Look, Task};
 use super::metrics::Metrics;
 use super::zones::ZoneRules;
+use coxswain_machinery::executor::{Effect, WriteEffect};
 use coxswain_machinery::framework::{Memory, ReconcileEnd};
 use coxswain_machinery::informer::Deliveries;
 use coxswain_machinery::model::Key;
@@ -100,6 +101,22 @@ impl Memory<Note> for FleetMemory {
         self.metrics.looked(&held.fleet.zones, &look.fleet.zones);
         held.fleet = Arc::new(std::mem::take(&mut look.fleet));
         held.look = (!look.tasks.is_empty()).then_some(look);
+    }
+
+    fn record_effects(&self, _: &Key, effects: &[Effect]) {
+        if effects.is_empty() {
+            return;
+        }
+        let mut held = self.held.lock();
+        let fleet = Arc::make_mut(&mut held.fleet);
+        for effect in effects {
+            if let WriteEffect::Stored(version) = &effect.change
+                && let Ok(version) = version.parse::<u64>()
+                && let Some((known, _)) = fleet.nodes.get_mut(&effect.key.name)
+            {
+                known.written = version;
+            }
+        }
     }
 
     fn commit_item(&self, _: &Key, note: &Note, item: usize) {

@@ -12,8 +12,8 @@
 //!
 //! What it rests on: time counts against nodes only while the watch of Leases delivers ([`fleet`]); a Lease that anybody renews
 //! will do, so it does every few seconds where somebody leads something. Every write of a node carries the resource version that
-//! was judged, so a cache of nodes that lags changes nothing. While no node of any zone is ready it is us who are cut off, and
-//! nobody is driven away ([`zones`]).
+//! was judged, and a node is left out of a round until the cache shows the loop's last write of it, so a cache of nodes that lags
+//! delays no other node. While no node of any zone is ready it is us who are cut off, and nobody is driven away ([`zones`]).
 //!
 //! It deletes no pods: that is for taint eviction, and for the garbage collection of pods.
 
@@ -127,7 +127,11 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let health_loop = Loop {
         queue: "node_health",
         kind: None,
-        settings: LoopSettings { seeds: vec![Key::EMPTY], ..LoopSettings::default() },
+        // Each write carries the version that was judged: a node whose write the cache does not show yet delays no other.
+        settings: LoopSettings {
+            longest_wait: Some(Duration::ZERO),
+            ..LoopSettings::rounds(flags.node_monitor_period)
+        },
         wake_ups: vec![nodes.wakes(of_health()).debounced(DEBOUNCE)],
         reconcile: Arc::new(RoomAdapter::new(health).remembered_by(memory)),
     };

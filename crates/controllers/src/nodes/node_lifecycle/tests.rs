@@ -7,7 +7,8 @@ mod taints;
 
 use std::time::Duration;
 
-use coxswain_machinery::options::Flags;
+use coxswain_machinery::framework::rig::Rig;
+use coxswain_machinery::options::{Config, Flags};
 
 #[test]
 fn flags_are_its_rules() {
@@ -24,4 +25,18 @@ fn flags_are_its_rules() {
     assert_eq!((rules.grace, rules.startup_grace), (Duration::from_secs(1), Duration::from_secs(2)));
     let said = format!("{:?}", rules.zones);
     assert_eq!(said, "ZoneRules { primary: 0.5, secondary: 0.25, large: 3, threshold: 0.75 }");
+}
+
+#[test]
+fn only_the_loop_of_all_nodes_does_not_wait_for_its_writes() {
+    let built = Rig::new(Config::default()).build(super::build).unwrap();
+    let waits = built.loops.iter().map(|each| (each.queue, each.settings.longest_wait));
+    assert_eq!(
+        waits.collect::<Vec<_>>(),
+        [
+            ("node_lifecycle_controller", None),
+            ("node_lifecycle_controller_pods", None),
+            ("node_health", Some(Duration::ZERO)),
+        ]
+    );
 }

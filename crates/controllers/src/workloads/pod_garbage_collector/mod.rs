@@ -82,7 +82,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
             Loop {
                 queue: "pod_gc_rounds",
                 kind: None,
-                settings: LoopSettings { seeds: vec![Key::EMPTY], ..LoopSettings::default() },
+                settings: LoopSettings::rounds(ROUND),
                 wake_ups: Vec::new(),
                 reconcile: Arc::new(RoomAdapter::new(rounds).counted_by(metrics.clone())),
             },

@@ -1,6 +1,7 @@
 //! Rooms under their adapter: what a loop's settings do, and what is counted and remembered of plans.
 
 use super::*;
+use crate::executor::{Effect, WriteEffect};
 use crate::framework::settings::Tries;
 use crate::framework::{Memory, Meter, Observation, PlanNote, ReconcileEnd, Room, RoomAdapter};
 use crate::queue::QueueConfig;
@@ -316,6 +317,30 @@ async fn what_a_plan_adds_is_remembered_when_its_writes_have_succeeded() {
     bench.server.answer(201, pod("5"));
     assert!(matches!(bench.reconcile().await, Outcome::Done { writes: 1, .. }));
     assert_eq!(told.take(), ["planned ns/web: after 0 failures", "commit ns/web: after 0 failures"]);
+}
+
+/// Notes the effects of writes.
+#[derive(Default)]
+struct Effects(Mutex<Vec<WriteEffect>>);
+
+impl Memory<String> for Effects {
+    fn commit(&self, _: &Key, _: String) {}
+
+    fn record_effects(&self, _: &Key, effects: &[Effect]) {
+        self.0.lock().extend(effects.iter().map(|effect| effect.change.clone()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_records_the_effects_of_writes() {
+    let (mut bench, effects) = (Bench::new(), Arc::new(Effects::default()));
+    bench.worker.reconcile = Arc::new(RoomAdapter::new(Noting).remembered_by(Arc::clone(&effects) as _));
+    bench.server.answer(201, pod("5"));
+    bench.reconcile().await;
+    assert_eq!(*effects.0.lock(), [WriteEffect::Stored("5".into())]);
+    bench.store.bookmark("5");
+    bench.reconcile().await;
+    assert_eq!(effects.0.lock().last(), Some(&WriteEffect::Unknown), "the connection broke");
 }
 
 #[tokio::test(start_paused = true)]

@@ -19,6 +19,7 @@ use coxswain_machinery::api::core::Node;
 use coxswain_machinery::api::indexes::BY_NODE;
 use coxswain_machinery::api::kinds::{HEARTBEATS, NODES, PODS};
 use coxswain_machinery::api::pod::{Pod, PodCondition};
+use coxswain_machinery::executor::{Effect, WriteEffect};
 use coxswain_machinery::framework::{KeyMap, Memory as _, Observation, Read, Reads, Room, RoomMetrics};
 use coxswain_machinery::informer::{Deliveries, Delta, Indexed, Lister, Store};
 use coxswain_machinery::model::plan::{Patch, Verb};
@@ -35,6 +36,8 @@ struct Bench {
     health: Health,
     registry: Registry,
     renewed: i64,
+    /// The resource version in the answers to writes. Nodes are stored at version 7, so the cache shows writes at that version.
+    stored: &'static str,
 }
 
 impl Bench {
@@ -51,7 +54,7 @@ impl Bench {
             rules: RULES,
             period: Duration::from_secs(5),
         };
-        let bench = Self { health, registry, renewed: 0 };
+        let bench = Self { health, registry, renewed: 0, stored: "7" };
         for node in nodes {
             bench.store(node);
         }
@@ -84,7 +87,7 @@ impl Bench {
         Health::plan(&view, now())
     }
 
-    /// A round whose writes are accepted and not shown by the cache: what it tells and writes.
+    /// A round whose writes are accepted and not stored in the cache: what it tells and writes.
     fn round(&self) -> Vec<String> {
         let mut told = Vec::new();
         loop {
@@ -100,6 +103,15 @@ impl Bench {
                     step => panic!("{step:?}"),
                 }
             }
+            let effect = |write: &Write| Effect {
+                kind: write.kind,
+                key: write.key.clone(),
+                subresource: write.subresource,
+                change: WriteEffect::Stored(self.stored.into()),
+                answer: None,
+            };
+            let effects: Vec<Effect> = plan.writes().map(effect).collect();
+            self.health.memory.record_effects(&Key::EMPTY, &effects);
             let items: Vec<usize> = plan.writes().filter_map(|write| write.item).collect();
             for item in items {
                 self.health.memory.commit_item(&Key::EMPTY, &plan.note, item);
@@ -225,6 +237,52 @@ proptest! {
         });
         prop_assert!(told.iter().all(|what| what.contains("Registered Node")), "{:?}", told);
     }
+}
+
+/// The watch of Nodes is late, and that of Leases is not.
+#[tokio::test(start_paused = true)]
+async fn late_watch_of_nodes_delays_only_the_nodes_that_were_written() {
+    let mut bench = Bench::new([node("first", "a"), node("second", "a"), node("well", "a")]);
+    bench.round();
+    bench.stored = "8";
+    let mut time = 0;
+    let renew = |bench: &mut Bench| {
+        bench.renew("kube-node-lease", "well");
+        if time < 5 {
+            bench.renew("kube-node-lease", "second");
+        }
+        time += 1;
+    };
+    let told = bench.pass(70, renew).await;
+    assert_eq!(told, ["status of first", "status of second"], "each is marked once, and in time");
+    let mut first = node("first", "a");
+    set(&mut first, "Ready", "Unknown");
+    first.metadata.resource_version = "8".into();
+    bench.store(first.clone());
+    bench.stored = "9";
+    let renew = |bench: &mut Bench| bench.renew("kube-node-lease", "well");
+    assert_eq!(bench.pass(60, renew).await, ["taints of first"], "no token is used up by a second taint");
+    first.metadata.resource_version = "9".into();
+    first.spec.taints.push(taint(UNREACHABLE, NO_EXECUTE));
+    bench.store(first);
+    assert_eq!(bench.pass(60, renew).await, [""; 0], "the taint is known to be the controller's");
+}
+
+#[tokio::test(start_paused = true)]
+async fn taint_that_the_cache_does_not_show_is_removed_later_when_all_zones_are_lost() {
+    let mut lost = node("lost", "a");
+    set(&mut lost, "Ready", "Unknown");
+    let mut bench = Bench::new([lost.clone(), node("well", "a")]);
+    bench.stored = "8";
+    assert!(bench.round().contains(&"taints of lost".to_owned()));
+    let mut well = node("well", "a");
+    set(&mut well, "Ready", "False");
+    bench.store(well);
+    assert_eq!(bench.round(), [""; 0]);
+    lost.metadata.resource_version = "8".into();
+    lost.spec.taints.push(taint(UNREACHABLE, NO_EXECUTE));
+    bench.store(lost);
+    assert_eq!(bench.round(), ["taints of lost"]);
 }
 
 /// A round waits for its writes. If all were in one round, no Lease would be judged and no node tainted for minutes.
