@@ -189,7 +189,8 @@ fn statefulset_name_of_a_revision_that_exists_and_cannot_be_found_is_tried_again
     let key = Key::new("default", format!("web-{}", document("web:2").hash(0)));
     let read = Reads::default().after(creation(&key, None)).with_object(&CONTROLLER_REVISIONS, key, Ok(None));
     let error = view::observe(&bench.room(), &Key::new("default", "web"), &[], &read).unwrap_err();
-    assert!(matches!(&error, ObserveError::Retry(why) if why.contains("cannot be found")), "{error:?}");
+    let says = "a read of this name responded NotFound";
+    assert!(matches!(&error, ObserveError::Retry(why) if why.contains(says)), "{error:?}");
 }
 
 #[test]
