@@ -14,6 +14,7 @@ mod dot;
 mod facts;
 mod hidden;
 mod node;
+mod search;
 mod unseen;
 
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 pub use absence::Place;
 pub use facts::{HeldDependent, NodeFacts, ObjectFacts, ObjectIdentity};
 pub use node::{Coordinates, State};
+pub use search::{OwnerFindings, OwnerSearch, OwnerTarget, READS_PER_TURN, SearchTurn};
 pub use unseen::Blocker;
 
 use self::absence::Absence;
@@ -29,7 +31,7 @@ use self::node::{Dependent, Edge, Node, NodeId, Nodes};
 use super::Uid;
 use coxswain_machinery::api::Kind;
 use coxswain_machinery::api::meta::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER, ObjectMeta, OwnerReference};
-use coxswain_machinery::random::HashSet;
+use coxswain_machinery::random::{HashMap, HashSet};
 use coxswain_machinery::wire::Str;
 
 /// What a change makes worth looking at. UIDs may be there more than once.
@@ -67,6 +69,8 @@ pub struct Graph {
     nodes: Nodes,
     absence: Absence,
     unseen: Unseen,
+    /// Searches for virtual nodes that take several reconciles, by UID. Each ends with its node, or when the node becomes an object.
+    searches: HashMap<Uid, OwnerSearch>,
 }
 
 impl State {
@@ -133,6 +137,7 @@ impl Graph {
             self.unseen.found(kind);
         }
         if another {
+            self.searches.remove(&meta.uid);
             self.recount(id);
             self.appeared(id, affected);
         }
@@ -172,6 +177,7 @@ impl Graph {
         }
         if node.dependents().is_empty() {
             self.nodes.remove(id);
+            self.searches.remove(&place.uid);
             return;
         }
         node.row = None;
@@ -216,13 +222,7 @@ impl Graph {
 
     /// A live read found nothing at `place`, or an object of another UID: references to it mean nobody.
     pub fn absent(&mut self, place: Place, affected: &mut AffectedObjects) {
-        if let Some(id) = self.nodes.find(&place.uid) {
-            self.tell_dependents(id, affected, |dependent, edge| {
-                (place.namespace.is_empty() || dependent.namespace == place.namespace)
-                    && edge.coordinates == place.coordinates
-            });
-        }
-        self.absence.learn(place);
+        self.record_absences(vec![place], affected);
     }
 
     /// Whether it is known that a reference with these coordinates, from an object in `place.namespace`, means nobody.
@@ -460,7 +460,9 @@ impl Graph {
         for edge in lost {
             let unreferenced =
                 |node: &Node| node.is_virtual() && !node.is_unseen && node.dependents().is_empty();
-            if self.nodes.get(edge.owner).is_some_and(unreferenced) {
+            let owner = self.nodes.get(edge.owner).filter(|node| unreferenced(node));
+            if let Some(uid) = owner.map(|node| node.uid.clone()) {
+                self.searches.remove(&uid);
                 self.nodes.remove(edge.owner);
             }
         }

@@ -77,7 +77,7 @@ pub mod view;
 
 pub use coxswain_machinery::wire::Uid;
 
-use graph::{AffectedObjects, Blocker, Graph, Place};
+use graph::{AffectedObjects, Blocker, Graph, Place, SearchTurn};
 use view::{Attempt, Kinds, Subject, View};
 
 /// The garbage collector's row of the registry.
@@ -153,10 +153,10 @@ struct Hub {
     sync_errors: IntCounter,
 }
 
-/// Owners that exist and that no watch shows.
+/// Owners that exist and that no watch shows, and owners that may exist at a place that could not be read after a long search.
 struct UnseenOwners {
     clock: SteadyClock,
-    /// Times of the first live read that found each owner, by key.
+    /// Times of the first search after which each owner was added, by key.
     since: HashMap<Key, SteadyTime>,
 }
 
@@ -290,9 +290,25 @@ impl Room<Found> for Attempts {
             Subject::Blocked { by, found } => Some((by.clone(), found.clone())),
             _ => None,
         };
-        let is_unseen = matches!(view.subject, Subject::Virtual { there: true, .. });
-        let is_unknown = matches!(view.subject, Subject::Virtual { there: false, unknown: Some(_), .. });
-        plan::plan(view).with_note(Found { absent: view.absent.clone(), blocker, is_unseen, is_unknown })
+        let (is_unseen, is_unknown) = match &view.subject {
+            Subject::Virtual { there, unknown, is_long, .. } => {
+                let is_unseen = *there || (*is_long && unknown.is_some());
+                (is_unseen, !is_unseen && unknown.is_some())
+            }
+            Subject::Search(_) => (false, true),
+            _ => (false, false),
+        };
+        let turn = match &view.subject {
+            Subject::Search(turn) => Some(turn.clone()),
+            _ => None,
+        };
+        plan::plan(view).with_note(Found {
+            absent: view.absent.clone(),
+            blocker,
+            turn,
+            is_unseen,
+            is_unknown,
+        })
     }
 }
 
@@ -317,9 +333,11 @@ struct Found {
     absent: Vec<Place>,
     /// A dependent that was out of sight.
     blocker: Option<(Uid, Blocker)>,
-    /// Whether the object of the key exists and no watch shows it.
+    /// The part of a search for the object of the key, after which another part follows.
+    turn: Option<SearchTurn>,
+    /// Whether the object of the key exists and no watch shows it, or may exist after a long search.
     is_unseen: bool,
-    /// Whether the object of the key could not be read.
+    /// Whether the object of the key could not be read, or its search goes on.
     is_unknown: bool,
 }
 
@@ -339,9 +357,12 @@ impl Memory<Found> for Absences {
         let mut affected = AffectedObjects::default();
         {
             let mut graph = self.hub.graph.lock();
-            for place in found.absent {
-                graph.absent(place, &mut affected);
+            let uid = Uid::from(&key.name);
+            match found.turn {
+                Some(turn) => graph.record_turn(&uid, turn),
+                None => graph.end_search(&uid),
             }
+            graph.record_absences(found.absent, &mut affected);
             if let Some((uid, blocker)) = found.blocker {
                 graph.looked_for(&uid, &blocker, &mut affected);
             }
@@ -352,6 +373,7 @@ impl Memory<Found> for Absences {
     fn ended(&self, key: &Key, ended: ReconcileEnd<'_>) {
         if matches!(ended.outcome, Outcome::Absent) {
             self.hub.unseen.lock().since.remove(key);
+            self.hub.graph.lock().end_search(&Uid::from(&key.name));
         }
     }
 }

@@ -28,14 +28,18 @@ use coxswain_machinery::wire::{Str, Uid};
 const UNSEEN: Duration = Duration::from_secs(30);
 /// Delay until an orphaning owner is looked at again whose API group has just returned.
 const SETTLING: Duration = Duration::from_secs(1);
-/// Limit of the delay between two live reads of an owner that no watch shows. The delay is [`UNSEEN`], or the time for which the owner
+/// Limit of the delay between two searches for an owner that no watch shows. The delay is [`UNSEEN`], or the time for which the owner
 /// has been known: a kind that cannot be watched may have thousands of owners.
 const LONGEST_UNSEEN: Duration = Duration::from_secs(1000);
 
 /// Decides.
 pub fn plan(view: &View) -> Plan {
     match &view.subject {
-        Subject::Virtual { there, unknown, known_for } => unseen(*there, unknown.as_ref(), *known_for),
+        Subject::Virtual { there, unknown, is_long, known_for } => {
+            unseen(*there, unknown.as_ref(), *is_long, *known_for)
+        }
+        // Keys that wait in the queue are reconciled first.
+        Subject::Search(_) => Plan { requeue_after: Some(Duration::ZERO), has_more: true, ..Plan::default() },
         Subject::Candidate { facts, live, owners, is_restless } => {
             candidate(facts, live.meta(), owners, *is_restless)
         }
@@ -54,9 +58,12 @@ pub fn plan(view: &View) -> Plan {
 
 /// An owner that is there without having been observed may go without that being observed: between two lists of its
 /// kind, say. Until it is, it is looked at again and again.
-fn unseen(there: bool, unknown: Option<&String>, known_for: Duration) -> Plan {
-    let mut plan = unlookable(unknown);
-    if there {
+///
+/// After a search of several reconciles, a place that could not be read has the same delay: the backoff of the key ends with each
+/// reconcile that succeeds, so retries would repeat the search all the time.
+fn unseen(there: bool, unknown: Option<&String>, is_long: bool, known_for: Duration) -> Plan {
+    let mut plan = unlookable(unknown.filter(|_| !is_long));
+    if there || (is_long && unknown.is_some()) {
         plan.look_again_after(known_for.clamp(UNSEEN, LONGEST_UNSEEN));
     }
     plan

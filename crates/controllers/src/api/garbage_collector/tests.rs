@@ -7,6 +7,7 @@ mod patches;
 mod plan;
 mod properties;
 mod room;
+mod search;
 mod server;
 mod unseen;
 mod world;

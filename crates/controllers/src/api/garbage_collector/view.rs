@@ -12,13 +12,15 @@ use std::time::Duration;
 
 use super::Uid;
 use super::graph::{
-    Blocker, Coordinates, Graph, HeldDependent, NodeFacts, ObjectFacts, ObjectIdentity, Place, State,
+    Blocker, Coordinates, Graph, HeldDependent, NodeFacts, ObjectFacts, ObjectIdentity, OwnerFindings,
+    OwnerSearch, OwnerTarget, Place, READS_PER_TURN, SearchTurn, State,
 };
 use crate::live_reads::{COLLECTOR_OBJECT, COLLECTOR_UNSEEN};
 use coxswain_machinery::api::meta::{ORPHAN_FINALIZER, OwnerReference};
 use coxswain_machinery::api::{AnyObject, Kind};
 use coxswain_machinery::framework::{DeclaredRead, Observation, ObserveError, Read, Reads};
 use coxswain_machinery::model::Key;
+use coxswain_machinery::random::{HashMap, HashSet};
 use coxswain_machinery::wire::Str;
 
 /// What is to be attempted.
@@ -66,9 +68,13 @@ pub enum Subject {
         there: bool,
         /// Why some place could not be looked at.
         unknown: Option<String>,
+        /// The search has taken several reconciles.
+        is_long: bool,
         /// Time since the first live read that found the object.
         known_for: Duration,
     },
+    /// An object that no watch has told of, and that may be at places which this reconcile does not read.
+    Search(SearchTurn),
     /// An object that may have to go.
     Candidate {
         /// What the graph knows of it.
@@ -156,18 +162,35 @@ pub fn observe(
             }
             _ => Ok(Observation::Nothing),
         },
-        Attempt::Delete(uid) => match graph.subject(uid) {
-            NodeFacts::Unknown => Ok(Observation::Nothing),
-            NodeFacts::Virtual(places) => Ok(observe_virtual(graph, kinds, places, reads)),
-            NodeFacts::Object(facts) if facts.state.foreground_deleting => {
-                observe_waiting(graph, kinds, facts, changed, reads)
+        Attempt::Delete(uid) => match graph.search(uid) {
+            // All places of a search are listed at its beginning and at its end only.
+            Some(search) if search.is_long() => {
+                Ok(observe_virtual(graph, kinds, Some(search), Vec::new(), reads))
             }
-            NodeFacts::Object(facts) if facts.state.deleting || facts.settled => Ok(Observation::Nothing),
-            NodeFacts::Object(facts) => {
-                let observed = (!changed).then(|| observe_doomed(graph, kinds, &facts, reads)).flatten();
-                observed.map_or_else(|| observe_candidate(graph, kinds, facts, changed, reads), Ok)
-            }
+            search => observe_deletable(graph, kinds, uid, search, changed, reads),
         },
+    }
+}
+
+fn observe_deletable(
+    graph: &Graph,
+    kinds: &dyn Kinds,
+    uid: &Uid,
+    search: Option<&OwnerSearch>,
+    changed: bool,
+    reads: &Reads,
+) -> Result<Observation<View>, ObserveError> {
+    match graph.subject(uid) {
+        NodeFacts::Unknown => Ok(Observation::Nothing),
+        NodeFacts::Virtual(places) => Ok(observe_virtual(graph, kinds, search, places, reads)),
+        NodeFacts::Object(facts) if facts.state.foreground_deleting => {
+            observe_waiting(graph, kinds, facts, changed, reads)
+        }
+        NodeFacts::Object(facts) if facts.state.deleting || facts.settled => Ok(Observation::Nothing),
+        NodeFacts::Object(facts) => {
+            let observed = (!changed).then(|| observe_doomed(graph, kinds, &facts, reads)).flatten();
+            observed.map_or_else(|| observe_candidate(graph, kinds, facts, changed, reads), Ok)
+        }
     }
 }
 
@@ -267,20 +290,83 @@ fn observe_orphaning(
     }
 }
 
-fn observe_virtual(graph: &Graph, kinds: &dyn Kinds, places: Vec<Place>, reads: &Reads) -> Observation<View> {
-    let seen = match Sighting::of(graph, kinds, places, reads) {
-        Ok(seen) => seen,
-        Err(needs) => return Observation::Needs(needs),
-    };
-    let there = seen.owners.iter().any(|owner| matches!(owner, Owner::Solid | Owner::Waiting));
-    let unknown = seen.owners.into_iter().find_map(|owner| match owner {
-        Owner::Unknown(reason) => Some(reason),
-        _ => None,
-    });
-    Observation::View(View {
-        subject: Subject::Virtual { there, unknown, known_for: Duration::ZERO },
-        absent: seen.absent,
-    })
+/// Reads an owner at these places and at the next ones of its search. One reconcile reads eight objects at most, because users choose the
+/// number of places and other keys wait meanwhile.
+fn observe_virtual(
+    graph: &Graph,
+    kinds: &dyn Kinds,
+    search: Option<&OwnerSearch>,
+    places: Vec<Place>,
+    reads: &Reads,
+) -> Observation<View> {
+    let mut targets: Vec<OwnerTarget> =
+        search.into_iter().flat_map(OwnerSearch::next_targets).cloned().collect();
+    let mut turn = SearchTurn { is_first: search.is_none(), taken: targets.len(), ..SearchTurn::default() };
+    let is_new = |place: &Place| search.is_none_or(|search| !search.knows(place));
+    turn.listed = places.into_iter().filter(is_new).collect();
+    add_targets(graph, kinds, &turn.listed, &mut targets, &mut turn.findings);
+    // Places may appear between two passes. The objects that were read already belong to this turn.
+    let is_read = |target: &OwnerTarget| reads.object(target.kind, &target.key).is_some();
+    let (read, unread): (Vec<OwnerTarget>, Vec<OwnerTarget>) = targets.into_iter().partition(is_read);
+    let room = READS_PER_TURN.saturating_sub(read.len());
+    if room > 0 && !unread.is_empty() {
+        let needs = unread.into_iter().take(room);
+        let needs = needs.map(|target| COLLECTOR_OBJECT.of(Read::Object(target.kind, target.key)));
+        return Observation::Needs(needs.collect());
+    }
+    for target in read {
+        add_finding(target, reads, &mut turn.findings);
+    }
+    turn.left = unread;
+    if !turn.left.is_empty() || search.is_some_and(OwnerSearch::is_long) {
+        return view(Subject::Search(turn));
+    }
+    let mut findings = search.map(|search| search.findings().clone()).unwrap_or_default();
+    findings.add(turn.findings);
+    let OwnerFindings { absent, there, unknown } = findings;
+    let is_long = search.is_some();
+    let subject = Subject::Virtual { there, unknown, is_long, known_for: Duration::ZERO };
+    Observation::View(View { subject, absent })
+}
+
+/// Adds the objects to which these places lead, each once.
+fn add_targets(
+    graph: &Graph,
+    kinds: &dyn Kinds,
+    places: &[Place],
+    targets: &mut Vec<OwnerTarget>,
+    findings: &mut OwnerFindings,
+) {
+    let mut positions: HashMap<(&'static Kind, Key), usize> = HashMap::default();
+    positions.extend(targets.iter().enumerate().map(|(at, target)| ((target.kind, target.key.clone()), at)));
+    for place in places {
+        match lead(graph, kinds, place.clone()) {
+            Lead::Owner(Owner::Unknown(reason)) => {
+                findings.unknown.get_or_insert(reason);
+            }
+            Lead::Owner(_) => {}
+            Lead::Object(kind, key, place) => {
+                let at = *positions.entry((kind, key.clone())).or_insert(targets.len());
+                match targets.get_mut(at) {
+                    Some(target) => target.places.push(place),
+                    None => targets.push(OwnerTarget { kind, key, places: vec![place] }),
+                }
+            }
+        }
+    }
+}
+
+/// Adds the result of a live read.
+fn add_finding(target: OwnerTarget, reads: &Reads, findings: &mut OwnerFindings) {
+    let Some(place) = target.places.first() else { return };
+    match find(reads, target.kind, &target.key, &place.uid) {
+        Ok(_) => findings.there = true,
+        Err(Missing::Gone) => findings.absent.extend(target.places),
+        Err(Missing::Failed(error)) => {
+            findings.unknown.get_or_insert(error);
+        }
+        Err(Missing::NotRead(_)) => {}
+    }
 }
 
 /// Looks at the owners that an object was last observed to have. `None` if it must be read to know what to do: something
@@ -343,6 +429,8 @@ fn view(subject: Subject) -> Observation<View> {
 #[derive(Default)]
 struct Sighting {
     needs: Vec<DeclaredRead>,
+    /// The reads in `needs`.
+    asked: HashSet<Read>,
     owners: Vec<Owner>,
     absent: Vec<Place>,
 }
@@ -363,30 +451,21 @@ impl Sighting {
     }
 
     /// Looks at the owner to which a reference from `place.namespace` points.
-    fn look(&mut self, graph: &Graph, kinds: &dyn Kinds, mut place: Place, reads: &Reads) {
+    fn look(&mut self, graph: &Graph, kinds: &dyn Kinds, place: Place, reads: &Reads) {
         let elsewhere = graph.is_elsewhere(&place);
-        if graph.is_absent(&place) {
-            self.owners.push(Owner::Absent { elsewhere });
-            return;
-        }
-        let kind = match kinds.named(&place.coordinates.api_version, &place.coordinates.kind) {
-            Ok(kind) => kind,
-            Err(reason) => {
-                self.owners.push(Owner::Unknown(reason));
+        let (kind, key, place) = match lead(graph, kinds, place) {
+            Lead::Object(kind, key, place) => (kind, key, place),
+            Lead::Owner(owner) => {
+                self.owners.push(owner);
                 return;
             }
         };
-        if kind.namespaced && place.namespace.is_empty() {
-            self.owners.push(Owner::OutOfReach);
-            return;
-        }
-        if !kind.namespaced {
-            place.namespace = Str::EMPTY;
-        }
-        let key = Key::new(place.namespace.clone(), place.coordinates.name.clone());
         match find(reads, kind, &key, &place.uid) {
-            Err(Missing::NotRead(read)) if self.needs.contains(&read) => {}
-            Err(Missing::NotRead(read)) => self.needs.push(read),
+            Err(Missing::NotRead(read)) => {
+                if self.asked.insert(Read::clone(&read)) {
+                    self.needs.push(read);
+                }
+            }
             Err(Missing::Failed(error)) => self.owners.push(Owner::Unknown(error)),
             Ok(live) if State::of(live.meta()).foreground_deleting => {
                 self.owners.push(Owner::Waiting);
@@ -398,6 +477,33 @@ impl Sighting {
             }
         }
     }
+}
+
+/// The next step after a reference.
+enum Lead {
+    /// No live read is needed.
+    Owner(Owner),
+    /// This object is to be read. The place has the namespace in which its kind is.
+    Object(&'static Kind, Key, Place),
+}
+
+/// Follows a reference from `place.namespace`.
+fn lead(graph: &Graph, kinds: &dyn Kinds, mut place: Place) -> Lead {
+    if graph.is_absent(&place) {
+        return Lead::Owner(Owner::Absent { elsewhere: graph.is_elsewhere(&place) });
+    }
+    let kind = match kinds.named(&place.coordinates.api_version, &place.coordinates.kind) {
+        Ok(kind) => kind,
+        Err(reason) => return Lead::Owner(Owner::Unknown(reason)),
+    };
+    if kind.namespaced && place.namespace.is_empty() {
+        return Lead::Owner(Owner::OutOfReach);
+    }
+    if !kind.namespaced {
+        place.namespace = Str::EMPTY;
+    }
+    let key = Key::new(place.namespace.clone(), place.coordinates.name.clone());
+    Lead::Object(kind, key, place)
 }
 
 /// The reference as the original words it in events.

@@ -134,9 +134,13 @@ impl World {
                 }
                 Observation::View(View { subject, absent }) => {
                     let mut affected = AffectedObjects::default();
-                    for place in &absent {
-                        self.graph.absent(place.clone(), &mut affected);
+                    if let Attempt::Delete(uid) = &running.attempt {
+                        match &subject {
+                            Subject::Search(turn) => self.graph.record_turn(uid, turn.clone()),
+                            _ => self.graph.end_search(uid),
+                        }
                     }
+                    self.graph.record_absences(absent.clone(), &mut affected);
                     if let Subject::Blocked { by, found } = &subject {
                         self.graph.looked_for(by, found, &mut affected);
                     }
