@@ -172,14 +172,19 @@ pub(super) fn hostname<'a>(service: &Service, pod: &'a Pod) -> Option<&'a Str> {
     (!hostname.is_empty() && pod.spec.subdomain == service.metadata.name).then_some(hostname)
 }
 
+/// Returns what a port of a Service comes to in all pods; `None` for a named one.
+pub(super) fn fixed_number(port: &ServicePort) -> Option<i32> {
+    match &port.target_port {
+        // The server fills the port's own number in; where it did not, that is what is meant.
+        None => Some(port.port),
+        Some(IntOrString::Int(number)) => Some(*number),
+        Some(IntOrString::Str(_)) => None,
+    }
+}
+
 /// What a port of a Service comes to in this pod; `None` for a named one that it does not have.
 pub(super) fn port_number(port: &ServicePort, pod: &Pod) -> Option<i32> {
-    let name = match &port.target_port {
-        // The server fills the port's own number in; where it did not, that is what is meant.
-        None => return Some(port.port),
-        Some(IntOrString::Int(number)) => return Some(*number),
-        Some(IntOrString::Str(name)) => name,
-    };
+    let Some(IntOrString::Str(name)) = &port.target_port else { return fixed_number(port) };
     let mut named = pod.shape.named_ports.iter();
     named.find(|held| held.name == *name && held.protocol == port.protocol).map(|held| held.number)
 }

@@ -24,6 +24,11 @@ pub fn is_subdomain(text: &str) -> bool {
     text.len() <= MAX_SUBDOMAIN && text.split('.').all(is_part)
 }
 
+/// Whether clients of Kubernetes can address an object with this name. They refuse other names before they send a request.
+pub fn is_addressable(name: &str) -> bool {
+    !matches!(name, "" | "." | "..") && !name.contains(['/', '%'])
+}
+
 /// Whether a text is a DNS label as in RFC 1123: the name of a namespace.
 pub fn is_dns_label(text: &str) -> bool {
     text.len() <= MAX_LABEL && is_part(text)
@@ -50,6 +55,13 @@ mod differential;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_that_clients_address() {
+        let texts = ["a", "A b", "...", "a.b", "", ".", "..", "a/b", "/", "%", "a%2fb"];
+        let addressable = texts.into_iter().filter(|text| is_addressable(text)).collect::<Vec<_>>();
+        assert_eq!(addressable, ["a", "A b", "...", "a.b"]);
+    }
 
     #[test]
     fn keys_and_values_of_labels() {

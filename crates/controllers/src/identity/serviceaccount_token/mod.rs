@@ -122,7 +122,10 @@ fn references_of_secrets() -> KeyMap {
             && let Some(account) = gone.metadata.annotations.get(ACCOUNT_NAME)
         {
             let uid = gone.metadata.annotations.get(ACCOUNT_UID).map_or("", Str::as_str);
-            add(view::reference(&gone.metadata.namespace, account, &gone.metadata.name, uid));
+            // Users choose both texts. An annotation can have 256 KiB, and keys stay in memory until they are reconciled.
+            if view::can_exist(account, uid) {
+                add(view::reference(&gone.metadata.namespace, account, &gone.metadata.name, uid));
+            }
         }
     })
 }

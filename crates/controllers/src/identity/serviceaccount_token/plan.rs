@@ -8,6 +8,7 @@ use crate::live_reads::TOKEN_ACCOUNT;
 use coxswain_machinery::api::core::{ObjectReference, Secret, ServiceAccount};
 use coxswain_machinery::api::kinds::{SECRETS, SERVICE_ACCOUNTS};
 use coxswain_machinery::model::Key;
+use coxswain_machinery::model::names::is_subdomain;
 use coxswain_machinery::model::plan::{Expect, FinishOrder, Plan, Step, Tolerate, Verb, Verify, Write};
 use coxswain_machinery::wire::splice::{Edit, edit, retain_items};
 use coxswain_machinery::wire::text::raw_bytes;
@@ -27,25 +28,26 @@ pub(super) fn plan_token(view: &TokenView) -> Plan {
     }
 }
 
-/// The cache misses the account; only when a live read misses it too does the secret go.
+/// The cache misses the account; only when a live read misses it too does the secret go. No account has a name that is no DNS subdomain,
+/// so such an account is not read. The URI of a long name could not be sent.
 fn plan_deletion(view: &TokenView) -> Plan {
     let secret = &view.secret.metadata;
     if secret.is_deleting() {
         return Plan::default();
     }
-    let account = Key::new(secret.namespace.clone(), view.account_name.clone());
-    let expect =
-        if view.account_uid.is_empty() { Expect::Absent } else { Expect::Gone(view.account_uid.clone()) };
     let verb = Verb::delete(secret.uid.clone());
     let mut write = Write::new(&SECRETS, Key::of(secret), verb);
     write.tolerate = Tolerate { absent: true, ..Tolerate::default() };
-    Plan {
-        steps: vec![
-            Step::Verify(Verify { read: &TOKEN_ACCOUNT, kind: &SERVICE_ACCOUNTS, key: account, expect }),
-            Step::Write(write),
-        ],
-        ..Plan::default()
+    let mut plan = Plan::default();
+    if is_subdomain(&view.account_name) {
+        let key = Key::new(secret.namespace.clone(), view.account_name.clone());
+        let expect =
+            if view.account_uid.is_empty() { Expect::Absent } else { Expect::Gone(view.account_uid.clone()) };
+        let verify = Verify { read: &TOKEN_ACCOUNT, kind: &SERVICE_ACCOUNTS, key, expect };
+        plan.steps.push(Step::Verify(verify));
     }
+    plan.steps.push(Step::Write(write));
+    plan
 }
 
 fn plan_filling(view: &TokenView, account: &ServiceAccount) -> Plan {

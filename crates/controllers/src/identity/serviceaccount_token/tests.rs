@@ -11,15 +11,15 @@ use rcgen::PublicKeyData;
 
 use super::plan::{plan_reference, plan_token};
 use super::signer::{PrivateKeySigner, SigningKeyError, TokenFinisher};
-use super::view::{ReferenceView, References, TokenView, reference};
-use super::{ACCOUNT_NAME, ACCOUNT_UID, TOKEN_SIGNER, TOKEN_TYPE};
+use super::view::{LONGEST_UID, ReferenceView, References, TokenView, Tokens, reference};
+use super::{ACCOUNT_NAME, ACCOUNT_UID, TOKEN_SIGNER, TOKEN_TYPE, references_of_secrets};
 use coxswain_machinery::api::core::{ObjectReference, Secret, ServiceAccount};
 use coxswain_machinery::api::kinds::{SECRETS, SERVICE_ACCOUNTS};
 use coxswain_machinery::api::meta::ObjectMeta;
 use coxswain_machinery::api::{AnyObject, Object};
 use coxswain_machinery::executor::{FinishError, Finisher};
-use coxswain_machinery::framework::{BlockingPool, Observation, Read, Reads, Room as _};
-use coxswain_machinery::informer::{Lister, Store, downcast};
+use coxswain_machinery::framework::{BlockingPool, Observation, ObserveError, Read, Reads, Room as _};
+use coxswain_machinery::informer::{Delta, Lister, Store, downcast};
 use coxswain_machinery::model::Key;
 use coxswain_machinery::model::plan::{Expect, Plan, Step, Verb};
 use coxswain_machinery::wire::splice::{Edit, edit, get, put_bytes};
@@ -192,6 +192,82 @@ fn a_reference_that_the_cache_does_not_show_yet_is_taken_off() {
         assert!(matches!(live(Some(account())), Observation::View(_)));
         assert!(matches!(live(Some(Arc::clone(&unlisted))), Observation::Nothing));
         assert!(matches!(live(None), Observation::Nothing));
+    }
+}
+
+/// The token Secret `team/app-token` with these annotations.
+fn annotated(account: &str, uid: &str) -> Arc<Secret> {
+    let metadata = ObjectMeta {
+        annotations: [(ACCOUNT_NAME, account), (ACCOUNT_UID, uid)].into_iter().collect(),
+        ..meta("app-token", "secret-uid")
+    };
+    stored(&SECRETS, Secret { metadata, r#type: TOKEN_TYPE.into(), ..Secret::default() }.to_bytes())
+}
+
+/// Texts that are the name of no ServiceAccount, and whether a client can address an object with that name.
+fn names_of_no_account() -> Vec<(String, bool)> {
+    let texts = [("a/b", false), ("..", false), (".", false), ("a%", false), ("App", true), ("a b", true)];
+    let long = [253, 64 << 10].map(|length| (format!("a{}", "b".repeat(length)), true));
+    texts.map(|(text, addressable)| (text.to_owned(), addressable)).into_iter().chain(long).collect()
+}
+
+#[test]
+fn deleted_secret_of_no_possible_account_queues_no_key() {
+    let keys = |account: &str, uid: &str| {
+        let old = annotated(account, uid) as AnyObject;
+        let mut keys = Vec::new();
+        let delta = Delta { old: Some(&old), new: None, initial: false, resync: false };
+        references_of_secrets()(delta, &mut |key| keys.push(key));
+        keys
+    };
+    assert_eq!(keys("app", "account-uid"), [reference("team", "app", "app-token", "account-uid")]);
+    let longest = "a".repeat(253);
+    assert_eq!(keys(&longest, ""), [reference("team", &longest, "app-token", "")]);
+    for (name, _) in names_of_no_account() {
+        assert!(keys(&name, "").is_empty(), "{name:.20}");
+    }
+    let uid = "u".repeat(LONGEST_UID);
+    assert_eq!(keys("app", &uid).len(), 1);
+    assert!(keys("app", &format!("{uid}u")).is_empty());
+}
+
+#[test]
+fn reference_with_an_impossible_name_needs_no_live_read() {
+    let room = References {
+        accounts: Lister::new(Arc::new(Store::new(&SERVICE_ACCOUNTS))),
+        secrets: Lister::new(Arc::new(Store::new(&SECRETS))),
+    };
+    let observe = |key: &Key| room.observe(key, &[], &Reads::default()).unwrap();
+    assert!(matches!(observe(&reference("team", "app", "app-token", "")), Observation::Needs(_)));
+    for (name, _) in names_of_no_account() {
+        let observed = observe(&reference("team", &name, "app-token", ""));
+        assert!(matches!(observed, Observation::Nothing), "account {name:.20}");
+    }
+    assert!(matches!(observe(&reference("team", "app", "..", "")), Observation::Nothing));
+}
+
+#[test]
+fn secret_of_an_account_with_an_impossible_name_is_never_retried() {
+    let room = Tokens {
+        accounts: Lister::new(Arc::new(Store::new(&SERVICE_ACCOUNTS))),
+        secrets: Lister::new(Arc::new(Store::new(&SECRETS))),
+        bundle: "PEM".into(),
+    };
+    for (name, addressable) in names_of_no_account() {
+        room.secrets.store().upsert(&(annotated(&name, "") as AnyObject));
+        match room.observe(&Key::new("team", "app-token"), &[], &Reads::default()) {
+            Ok(Observation::View(view)) => {
+                assert!(addressable, "{name:.20}");
+                let plan = plan_token(&view);
+                let [Step::Write(write)] = plan.steps.as_slice() else { panic!("{plan:?}") };
+                let Verb::Delete { uid, .. } = &write.verb else { panic!("{write}") };
+                assert_eq!(uid, "secret-uid");
+            }
+            Err(ObserveError::Terminal(error)) => {
+                assert!(!addressable && error.contains("team/app-token"), "{error}");
+            }
+            _ => panic!("{name:.20}"),
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use coxswain_machinery::api::core::{Secret, ServiceAccount};
 use coxswain_machinery::api::kinds::{SECRETS, SERVICE_ACCOUNTS};
 use coxswain_machinery::framework::{Observation, ObserveError, Read, Reads, Room};
 use coxswain_machinery::informer::{Lister, downcast};
+use coxswain_machinery::model::names::{is_addressable, is_subdomain};
 use coxswain_machinery::model::{Failure, Key, Plan};
 use coxswain_machinery::wire::{Str, Uid};
 
@@ -50,6 +51,12 @@ impl Room for Tokens {
             .accounts
             .get(&Key::new(key.namespace.clone(), account_name.clone()))
             .filter(|account| account_uid.is_empty() || account.metadata.uid == account_uid);
+        // Only a change of the Secret can help. The original tries ten times to read the account, and leaves the Secret. Differs: no
+        if account.is_none() && !is_addressable(&account_name) && !secret.metadata.is_deleting() {
+            return Err(ObserveError::Terminal(format!(
+                "Secret {key}: the annotation {ACCOUNT_NAME} is not the name of a ServiceAccount"
+            )));
+        }
         let bundle = self.bundle.clone();
         Ok(Observation::View(TokenView { secret, account_name, account_uid, account, bundle }))
     }
@@ -57,6 +64,14 @@ impl Room for Tokens {
     fn plan(view: &TokenView, _: Timestamp) -> Plan {
         super::plan::plan_token(view)
     }
+}
+
+/// Longest UID of an account for which a reference is queued, in bytes. UIDs of the API server have 36.
+pub(super) const LONGEST_UID: usize = 128;
+
+/// Returns whether an account with this name and this UID, which may be empty, can exist. The API server accepts no other name.
+pub(super) fn can_exist(account: &str, uid: &str) -> bool {
+    is_subdomain(account) && uid.len() <= LONGEST_UID
 }
 
 /// The key of an account's reference to a secret. Its part is the secret's name and, after a slash, the UID of the account that the
@@ -90,6 +105,10 @@ impl Room for References {
         let Some((secret, account_uid)) = key.part().and_then(|part| part.split_once('/')) else {
             return Err(ObserveError::Terminal(format!("{key} is not a reference to a Secret")));
         };
+        // The key of a call of the admin API can have any texts. The API server has no object with another name.
+        if !can_exist(&key.name, account_uid) || !is_subdomain(secret) {
+            return Ok(Observation::Nothing);
+        }
         let owner = Key::new(key.namespace.clone(), key.name.clone());
         let place = Key::new(key.namespace.clone(), secret);
         if self.secrets.get(&place).is_some() {

@@ -12,8 +12,7 @@ use std::collections::BTreeMap;
 use std::collections::VecDeque;
 
 use super::super::slice_writes::SliceWrites;
-use super::services::HeldEndpoints;
-use super::view::View;
+use super::view::{MirroredEndpoints, View};
 use coxswain_machinery::api::kinds::{ENDPOINT_SLICES, ENDPOINTS};
 use coxswain_machinery::model::plan::{EventSpec, Regarding, Tolerate, Verb};
 use coxswain_machinery::model::slices::{HeldSlice, identity, key_of};
@@ -108,7 +107,7 @@ struct Matched<'a> {
 }
 
 impl<'a> Matched<'a> {
-    fn of(view: &'a View, mirrored: &HeldEndpoints, mut groups: BTreeMap<demand::Place, Group>) -> Self {
+    fn of(view: &'a View, mirrored: &MirroredEndpoints, mut groups: BTreeMap<demand::Place, Group>) -> Self {
         let owner = &mirrored.endpoints.metadata;
         let mut matched = Self::default();
         let mut spare: HashMap<&Str, VecDeque<(usize, &HeldSlice)>> = HashMap::default();
@@ -170,7 +169,7 @@ fn delete(held: &HeldSlice) -> Write {
 
 /// What is to be said of addresses that are not mirrored.
 fn skipped<'a>(
-    mirrored: &'a HeldEndpoints,
+    mirrored: &'a MirroredEndpoints,
     demand: &Demand,
     max: usize,
 ) -> impl Iterator<Item = EventSpec> + use<'a> {

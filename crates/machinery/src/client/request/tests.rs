@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::api::kinds::{CLUSTER_ROLES, CONFIG_MAPS, PODS};
+use crate::model::names::is_addressable;
 use crate::wire::text::held_text;
 
 fn sent(intent: RequestIntent, path: RequestPath<'_>, query: &Query<'_>) -> Result<ApiRequest, ApiError> {
@@ -191,8 +192,7 @@ proptest! {
         let [held_namespace, held_name, held_value] = [&namespace, &name, &value].map(|text| held(text));
         let path = RequestPath::object(&CONFIG_MAPS, &held_namespace, &held_name).subresource(subresource);
         let query = Query::default().with("fieldSelector", held_value).with("limit", "1");
-        let is_legal = |segment: &str| !matches!(segment, "" | "." | "..") && !segment.contains(['/', '%']);
-        let is_legal = is_legal(&name) && (namespace.is_empty() || is_legal(&namespace));
+        let is_legal = is_addressable(&name) && (namespace.is_empty() || is_addressable(&namespace));
         match sent(intent, path, &query) {
             Err(error) => prop_assert!(error.is_unaddressable() && !is_legal, "{error}"),
             Ok(request) => {

@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use super::super::services::{
-    HeldEndpoints, MANAGED_BY, canonical, family_of, hostname, is_headless, port_number, ready_since,
+    HeldEndpoints, MANAGED_BY, canonical, family_of, fixed_number, hostname, is_headless, port_number,
+    ready_since,
 };
 use coxswain_machinery::api::core::{ObjectReference, Service, ServicePort};
 use coxswain_machinery::api::endpoints::{EncodedSubset, EndpointAddress, EndpointPort};
@@ -17,20 +18,28 @@ use coxswain_machinery::wire::{Str, Time};
 
 /// What the Service's Endpoints should say.
 pub(super) fn subsets(service: &Service, pods: &[Arc<Pod>]) -> Vec<Subset> {
+    let ports = &service.spec.ports;
+    let resolved = |port: &ServicePort, number: Option<i32>| number.map(|number| endpoint_port(port, number));
+    // Ports with fixed numbers are the same in all pods, so they are packed as one set.
+    let fixed: Vec<EndpointPort> =
+        ports.iter().filter_map(|port| resolved(port, fixed_number(port))).collect();
+    let named: Vec<&ServicePort> = ports.iter().filter(|port| fixed_number(port).is_none()).collect();
+    // One without ports is for DNS alone, which a Service with an address has no use for.
+    let is_for_dns = ports.is_empty() && is_headless(service);
     let mut packer = Packer::default();
+    let fixed_ports = packer.ports(&fixed);
     for pod in pods {
         let Some(address) = address(service, pod) else { continue };
         let ready = service.spec.publish_not_ready_addresses || pod.is_ready();
-        // Linear: each pair of a pod and a port is in the Endpoints.
-        for port in &service.spec.ports {
-            // A pod that lacks a named port is not found there, but perhaps at another.
-            if let Some(number) = port_number(port, pod) {
-                packer.add(&address, Some(&endpoint_port(port, number)), ready);
-            }
+        if !fixed.is_empty() || is_for_dns {
+            packer.add(&address, fixed_ports, ready);
         }
-        // One without ports is for DNS alone, which a Service with an address has no use for.
-        if service.spec.ports.is_empty() && is_headless(service) {
-            packer.add(&address, None, ready);
+        // A pod that lacks a named port is not found there, but perhaps at another.
+        let numbered: Vec<EndpointPort> =
+            named.iter().filter_map(|port| resolved(port, port_number(port, pod))).collect();
+        if !numbered.is_empty() {
+            let numbered_ports = packer.ports(&numbered);
+            packer.add(&address, numbered_ports, ready);
         }
     }
     packer.pack()

@@ -5,6 +5,7 @@
 //! are grouped by what their ports come to.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -34,8 +35,6 @@ pub(super) struct Group<'a> {
     pub(super) ports: Vec<EndpointPort>,
     /// What tells the ports from others.
     pub(super) key: Ports,
-    /// The Service's ports, in this group's pods.
-    numbers: Numbers,
     /// By their pods' names.
     pub(super) wanted: Vec<Wanted<'a>>,
 }
@@ -52,10 +51,18 @@ pub(super) struct Demand<'a> {
     pub(super) unknown: Vec<String>,
 }
 
+/// Positions in [`Demand::groups`]. A search of the groups for each pod would take quadratic time if each pod has other ports.
+#[derive(Debug, Default)]
+struct GroupPositions {
+    by_numbers: BTreeMap<Numbers, usize>,
+    by_key: BTreeMap<Ports, usize>,
+}
+
 /// The endpoints of one address family.
 pub(super) fn of<'a>(view: &'a View, family: &str) -> Demand<'a> {
     let service = &view.service;
     let mut demand = Demand::default();
+    let mut positions = GroupPositions::default();
     for pod in view.pods.iter().map(Arc::as_ref) {
         if pod.is_finished() || pod.status.pod_ips.is_empty() {
             continue;
@@ -74,7 +81,7 @@ pub(super) fn of<'a>(view: &'a View, family: &str) -> Demand<'a> {
         if addresses(pod, family).next().is_none() {
             continue;
         }
-        let group = demand.group(service, pod);
+        let group = demand.group(&mut positions, service, pod);
         group.wanted.push(Wanted { pod, zone, is_missing: true });
     }
     demand.groups.sort_unstable_by(|a, b| a.key.cmp(&b.key));
@@ -83,19 +90,22 @@ pub(super) fn of<'a>(view: &'a View, family: &str) -> Demand<'a> {
 
 impl<'a> Demand<'a> {
     /// The group with what the Service's ports come to in this pod.
-    fn group(&mut self, service: &Service, pod: &Pod) -> &mut Group<'a> {
+    fn group(&mut self, positions: &mut GroupPositions, service: &Service, pod: &Pod) -> &mut Group<'a> {
         let numbers: Numbers = service.spec.ports.iter().map(|port| port_number(port, pod)).collect();
-        let held = self.groups.iter().position(|group| group.numbers == numbers);
+        let groups = &mut self.groups;
+        let held = positions.by_numbers.get(&numbers).copied();
         let at = held.unwrap_or_else(|| {
             let ports = ports(service, &numbers);
             let key = key_of(&ports);
             // Two ports that are said to be the same may be told in two ways.
-            self.groups.iter().position(|group| group.key == key).unwrap_or_else(|| {
-                self.groups.push(Group { ports, key, numbers, wanted: Vec::new() });
-                self.groups.len() - 1
-            })
+            let at = *positions.by_key.entry(key.clone()).or_insert_with(|| {
+                groups.push(Group { ports, key, wanted: Vec::new() });
+                groups.len() - 1
+            });
+            positions.by_numbers.insert(numbers, at);
+            at
         });
-        &mut self.groups[at]
+        &mut groups[at]
     }
 }
 

@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use super::super::services::{HeldEndpoints, canonical};
+use super::super::services::canonical;
+use super::super::view::MirroredEndpoints;
 use coxswain_machinery::api::discovery::{Endpoint, EndpointConditions, EndpointPort};
 use coxswain_machinery::api::endpoints::{self, EndpointAddress};
 use coxswain_machinery::model::slices::{EndpointIdentity, Ports, identity, key_of};
-use coxswain_machinery::model::subsets::repack;
 use coxswain_machinery::wire::Str;
 
 /// Family and ports: there is one slice for each.
@@ -40,11 +40,10 @@ pub(super) struct Demand {
     pub(super) surplus: usize,
 }
 
-pub(super) fn of(mirrored: &HeldEndpoints, max_per_subset: usize) -> Demand {
+pub(super) fn of(mirrored: &MirroredEndpoints, max_per_subset: usize) -> Demand {
     let mut demand = Demand::default();
-    for subset in repack(&mirrored.subsets) {
-        let ports: Vec<EndpointPort> = subset.ports.iter().map(port).collect();
-        let key = key_of(&ports);
+    for subset in &mirrored.subsets {
+        let mut families: BTreeMap<&str, BTreeMap<EndpointIdentity, Endpoint>> = BTreeMap::new();
         let ready = subset.ready.iter().map(|address| (address, true));
         let mut taken = 0;
         for (address, ready) in ready.chain(subset.not_ready.iter().map(|address| (address, false))) {
@@ -56,15 +55,21 @@ pub(super) fn of(mirrored: &HeldEndpoints, max_per_subset: usize) -> Demand {
                 demand.surplus += 1;
             } else {
                 taken += 1;
-                let family = Str::from(family);
-                let group = demand.groups.entry((family.clone(), key.clone())).or_insert_with(|| Group {
-                    family,
-                    ports: ports.clone(),
-                    endpoints: BTreeMap::new(),
-                });
                 let endpoint = endpoint(address, ip.into_owned(), ready);
-                group.endpoints.insert(identity(&endpoint), endpoint);
+                families.entry(family).or_default().insert(identity(&endpoint), endpoint);
             }
+        }
+        // Once for each family, because a subset may have as many ports as addresses.
+        let ports: Vec<EndpointPort> = subset.ports.iter().map(port).collect();
+        let key = key_of(&ports);
+        for (family, endpoints) in families {
+            let family = Str::from(family);
+            let group = demand.groups.entry((family.clone(), key.clone())).or_insert_with(|| Group {
+                family,
+                ports: ports.clone(),
+                endpoints: BTreeMap::new(),
+            });
+            group.endpoints.extend(endpoints);
         }
     }
     demand

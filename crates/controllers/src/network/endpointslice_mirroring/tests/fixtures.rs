@@ -109,14 +109,19 @@ impl Bench {
         self.store(kind).remove_key(&Key::new("default", "web"), "2");
     }
 
-    fn view(&self) -> Option<View> {
+    /// What is observed of the Endpoints.
+    pub(super) fn observe(&self) -> Result<Option<View>, ObserveError> {
         let room = Controller {
             endpoints: Lister::new(Arc::clone(&self.endpoints)),
             services: Lister::new(Arc::clone(&self.services)),
             slices: Indexed::new(&self.slices.store, &BY_SERVICE),
             max_per_subset: self.max_per_subset,
         };
-        view::observe(&room, &Key::new("default", "web")).unwrap()
+        view::observe(&room, &Key::new("default", "web"))
+    }
+
+    fn view(&self) -> Option<View> {
+        self.observe().unwrap()
     }
 
     /// What the plan comes to.

@@ -2,6 +2,7 @@
 
 use super::fixtures::{Bench, addresses, endpoints, labels, subset};
 use coxswain_machinery::api::core::ObjectReference;
+use coxswain_machinery::framework::ObserveError;
 use coxswain_machinery::model::Step;
 use coxswain_machinery::wire::Value;
 use coxswain_machinery::wire::splice::{Edit, edit, get, put_bytes, retain_items};
@@ -267,4 +268,28 @@ fn unknown_fields_stay() {
         .into_iter()
         .map(|(endpoint, bytes)| (endpoint.zone.is_some(), get(&bytes, &[77]).unwrap().is_some()));
     assert_eq!(kept.collect::<Vec<_>>(), [(true, true), (true, true), (false, false)]);
+}
+
+#[test]
+fn entangled_subsets_are_not_mirrored_and_their_slices_stay() {
+    let bench = Bench::of(&[subset(&["10.0.0.1"], &[], &[80])]);
+    bench.settled();
+    let ips: Vec<String> = (0..600).map(|at| format!("10.0.{}.{}", at >> 8, at & 255)).collect();
+    let others: Vec<String> = (0..600).map(|at| format!("10.1.{}.{}", at >> 8, at & 255)).collect();
+    let ports: Vec<i32> = (1..=600).collect();
+    // 600 addresses have the same 600 ports, and each port has another address beside.
+    let mut subsets = vec![subset(&ips.iter().map(String::as_str).collect::<Vec<_>>(), &[], &ports)];
+    for (ip, port) in others.iter().zip(&ports) {
+        subsets.push(subset(&[ip.as_str()], &[], &[*port]));
+    }
+    bench.put(endpoints(&subsets, |_| {}));
+    let Err(ObserveError::Terminal(error)) = bench.observe() else { panic!("they are mirrored") };
+    assert!(error.contains("Endpoints default/web") && error.contains("250000"), "{error}");
+    assert_eq!(bench.told(), ["web-2 IPv4 80: 10.0.0.1"]);
+    // The dense subset alone is mirrored.
+    subsets.truncate(1);
+    bench.put(endpoints(&subsets, |_| {}));
+    bench.reconcile();
+    assert_eq!(bench.all().len(), 1);
+    assert_eq!(bench.all()[0].ports.len(), 600);
 }
