@@ -53,7 +53,7 @@ clients: ## Check the admin clients in Go, Python and TypeScript: generated code
 
 integration: controlplane ## Run the tests on a real API server, and print the slowest ones
 	@scripts/integration.sh
-	$(CARGO) test --test differential || { echo "different; playing again" >&2; $(CARGO) test --test differential; }
+	$(CARGO) test --test differential || { echo "the differential test failed; running it again" >&2; $(CARGO) test --test differential; }
 
 differ: controlplane ## Compare Coxswain with kube-controller-manager: new seeds for a minute (SECONDS=…), one seed (SEED=…) or a file of operations (LIST=…)
 	@$(CARGO) test --test differential -- --ignored --exact --nocapture differ

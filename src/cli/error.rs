@@ -18,7 +18,7 @@ pub(super) enum Exit {
     Failed = 1,
     /// The command line, or a file that it names, is wrong.
     Usage = 2,
-    /// No replica, or no API server to find one by, could be reached.
+    /// No replica, not the leader, or no API server to find one by, could be reached; or the call returned `UNAVAILABLE`.
     Unreachable = 3,
     /// Not authenticated, or not allowed.
     Denied = 4,
@@ -36,7 +36,8 @@ Exit codes:
   0  done
   1  failed
   2  invalid flag, argument or file
-  3  no replica could be reached, or no API server answered the search for replicas
+  3  no replica, or not the leader, could be reached; no API server answered the search
+     for replicas; or the call returned UNAVAILABLE
   4  unauthenticated or forbidden
   5  controller, queue, object, Lease or replica not found
   6  precondition failed, or concurrent change

@@ -24,7 +24,7 @@ if [ ! -x "$program" ]; then
     temporary=$(mktemp "$program.XXXXXX")
     trap 'rm -f "$temporary"' EXIT
     if ! go build -trimpath -tags "$tags" -ldflags "-X main.zoneinfo=$(go env GOROOT)/lib/time/zoneinfo.zip" -o "$temporary" .; then
-        echo "oracle: the build failed. Without the build tag standard, the oracle needs the Go modules of tests/oracle/go.mod; run" \
+        echo "oracle: the build failed. Without the build tag 'standard', the oracle needs the Go modules of tests/oracle/go.mod; run" \
             "'go mod download' in tests/oracle where a module proxy can be reached" >&2
         exit 1
     fi

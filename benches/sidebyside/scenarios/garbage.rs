@@ -48,9 +48,13 @@ impl Scenario for Garbage {
 
     fn about(&self) -> String {
         format!(
-            "{} ConfigMaps form trees of {TREE} (fans, and chains of {CHAIN}). The roots of the trees are deleted, half in the \
+            "{} ConfigMaps form {} trees. The root of each tree has {} dependents, either all directly (a fan) or in {} chains of \
+             {CHAIN}, and owns one more object together with an object that stays. The roots of the trees are deleted, half in the \
              background, half in the foreground; a tenth of the trees stays. --kube-api-qps is so high that it never delays a request.",
-            self.trees * (TREE + 1)
+            self.trees * (TREE + 1),
+            self.trees,
+            TREE - 1,
+            (TREE - 1) / CHAIN
         )
     }
 

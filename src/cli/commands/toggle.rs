@@ -47,7 +47,7 @@ pub(super) fn disable() -> Command {
     lasting(arguments(
         Command::new("disable").about("Disable controllers, regardless of the manager's flags"),
     ))
-    .arg(switch("force", "Allow disabling '*', and critical controllers for more than 1h"))
+    .arg(switch("force", "Allow disabling '*', and critical controllers for more than 1h or without --for"))
 }
 
 pub(super) fn reset() -> Command {

@@ -100,7 +100,7 @@ pub(in crate::cli) fn sheet(controller: &Controller, now: Timestamp) -> String {
         sheet.fact("Special handling", "started before the other controllers");
     }
     if controller.critical {
-        sheet.fact("Critical", "disabling it for more than 1h requires --force");
+        sheet.fact("Critical", "disabling it for more than 1h or without --for requires --force");
     }
     let gates = controller.required_feature_gates.iter();
     let gates: Vec<_> =

@@ -110,7 +110,7 @@ Aliases:             deployment
 Description:         Rolls out.
 Enabled by default:  yes
 Special handling:    started before the other controllers
-Critical:            disabling it for more than 1h requires --force
+Critical:            disabling it for more than 1h or without --for requires --force
 Feature gates:       Gate (on)
 Desired:             disabled by override
 Override:

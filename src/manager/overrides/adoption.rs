@@ -145,7 +145,7 @@ impl Overrides {
             tracing::warn!(
                 controller = name,
                 user = entry.user,
-                "Copied an override from the Lease that an earlier version shared between all leader-election Leases"
+                "Copied an override from the Lease in which an earlier version kept the overrides of all leader-election Leases"
             );
         }
         let written = self.write(&held, &changes).await.map(drop);

@@ -8,7 +8,7 @@
 //! A wait holds up nobody else. A reconcile that waits takes a seat of its loop ([`WaitSeats`]), and its worker takes the next key. A namespace
 //! has a share of the seats, so one namespace whose webhook always asks for more time leaves seats to the others.
 //! Where there is no seat (loops that take one key at a time, tasks that are no reconciles, more reconciles than seats) the client's
-//! credit bounds the time: an API server or a webhook that always asks for more time gets a fifth of it at most, and then the refusal
+//! credit bounds the time: an API server or a webhook that always asks for more time gets a quarter of it at most, and then the refusal
 //! is the answer. Nothing of a refusal is kept over a wait.
 
 use std::sync::Arc;

@@ -163,7 +163,11 @@ impl Executor {
         order: &FinishOrder,
     ) -> Result<Vec<u8>, ExecuteError> {
         let Some(finisher) = self.finishers.get(order.finisher) else {
-            return Err(unfit(write, format!("no finisher {} is registered", order.finisher)));
+            let why = format!(
+                "internal error: the plan names the finisher {}, which is not registered",
+                order.finisher
+            );
+            return Err(unfit(write, why));
         };
         finisher.finish(object, &order.details).await.map_err(|error| match error {
             FinishError::Unfit(why) => unfit(write, why),

@@ -333,7 +333,7 @@ impl Worker {
                 Some((Requeue::Failure, delay))
             }
             AfterFailure::GiveUp(then) => {
-                tracing::error!(%error, failures, "Reconcile failed; giving up after the maximum number of attempts");
+                tracing::error!(%error, failures, "Reconcile failed; ending retries with backoff after the maximum number of attempts");
                 let Some(after) = then else {
                     self.queue.forget(key);
                     return None;

@@ -96,7 +96,7 @@ impl Renewal {
             Err(error) if keep_old(&error) => return Ok(()),
             Err(error) => tracing::warn!(
                 %path, %error,
-                "The serving certificate in --cert-dir has expired and was not replaced; serving a new one from memory"
+                "The self-signed serving certificate in --cert-dir has expired and was not renewed; serving a new one from memory"
             ),
         }
         self.has_failed.store(false, Ordering::Relaxed);

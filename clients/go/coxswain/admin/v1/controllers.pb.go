@@ -264,7 +264,7 @@ type Controller struct {
 	// Opaque version of the desired state, for `expected_version`. It changes only when a request sets or removes an
 	// override.
 	Version string `protobuf:"bytes,23,opt,name=version,proto3" json:"version,omitempty"`
-	// True if the cluster depends on the controller: disabling it for more than 1 hour requires `force`.
+	// True if the cluster depends on the controller: disabling it without an end or for more than 1 hour requires `force`.
 	Critical      bool `protobuf:"varint,24,opt,name=critical,proto3" json:"critical,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

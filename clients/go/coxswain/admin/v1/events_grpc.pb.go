@@ -30,7 +30,7 @@ const (
 //
 // Each process keeps a bounded log of its own latest events in memory. The log is for observation, not for records.
 // Rare events (phases, leadership, overrides) have a separate bound, so that many reconciles and writes cannot evict
-// them. Rare events in the log can therefore be older than its oldest other event.
+// them. The log can therefore contain rare events that are older than its oldest reconcile or write.
 type EventServiceClient interface {
 	// Streams events: first the requested past events, then new events. Requires `watch` on `events`.
 	//
@@ -78,7 +78,7 @@ type EventService_StreamEventsClient = grpc.ServerStreamingClient[StreamEventsRe
 //
 // Each process keeps a bounded log of its own latest events in memory. The log is for observation, not for records.
 // Rare events (phases, leadership, overrides) have a separate bound, so that many reconciles and writes cannot evict
-// them. Rare events in the log can therefore be older than its oldest other event.
+// them. The log can therefore contain rare events that are older than its oldest reconcile or write.
 type EventServiceServer interface {
 	// Streams events: first the requested past events, then new events. Requires `watch` on `events`.
 	//

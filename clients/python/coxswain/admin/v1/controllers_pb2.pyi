@@ -190,7 +190,7 @@ class Controller(_message.Message):
     override.
     """
     critical: _builtins.bool
-    """True if the cluster depends on the controller: disabling it for more than 1 hour requires `force`."""
+    """True if the cluster depends on the controller: disabling it without an end or for more than 1 hour requires `force`."""
     @_builtins.property
     def aliases(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Other names that flags and requests accept."""

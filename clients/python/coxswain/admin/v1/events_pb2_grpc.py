@@ -30,7 +30,7 @@ class EventServiceStub:
 
     Each process keeps a bounded log of its own latest events in memory. The log is for observation, not for records.
     Rare events (phases, leadership, overrides) have a separate bound, so that many reconciles and writes cannot evict
-    them. Rare events in the log can therefore be older than its oldest other event.
+    them. The log can therefore contain rare events that are older than its oldest reconcile or write.
     """
 
     def __init__(self, channel):
@@ -51,7 +51,7 @@ class EventServiceServicer:
 
     Each process keeps a bounded log of its own latest events in memory. The log is for observation, not for records.
     Rare events (phases, leadership, overrides) have a separate bound, so that many reconciles and writes cannot evict
-    them. Rare events in the log can therefore be older than its oldest other event.
+    them. The log can therefore contain rare events that are older than its oldest reconcile or write.
     """
 
     def StreamEvents(self, request, context):
@@ -89,7 +89,7 @@ class EventService:
 
     Each process keeps a bounded log of its own latest events in memory. The log is for observation, not for records.
     Rare events (phases, leadership, overrides) have a separate bound, so that many reconciles and writes cannot evict
-    them. Rare events in the log can therefore be older than its oldest other event.
+    them. The log can therefore contain rare events that are older than its oldest reconcile or write.
     """
 
     @staticmethod

@@ -31,7 +31,7 @@ class EventServiceStub:
 
     Each process keeps a bounded log of its own latest events in memory. The log is for observation, not for records.
     Rare events (phases, leadership, overrides) have a separate bound, so that many reconciles and writes cannot evict
-    them. Rare events in the log can therefore be older than its oldest other event.
+    them. The log can therefore contain rare events that are older than its oldest reconcile or write.
     """
 
     @_typing.overload
@@ -55,7 +55,7 @@ class EventServiceAsyncStub(EventServiceStub):
 
     Each process keeps a bounded log of its own latest events in memory. The log is for observation, not for records.
     Rare events (phases, leadership, overrides) have a separate bound, so that many reconciles and writes cannot evict
-    them. Rare events in the log can therefore be older than its oldest other event.
+    them. The log can therefore contain rare events that are older than its oldest reconcile or write.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -75,7 +75,7 @@ class EventServiceServicer(metaclass=_abc_1.ABCMeta):
 
     Each process keeps a bounded log of its own latest events in memory. The log is for observation, not for records.
     Rare events (phases, leadership, overrides) have a separate bound, so that many reconciles and writes cannot evict
-    them. Rare events in the log can therefore be older than its oldest other event.
+    them. The log can therefore contain rare events that are older than its oldest reconcile or write.
     """
 
     @_abc_1.abstractmethod

@@ -55,9 +55,9 @@ class LeaderServiceStub:
       - no other replica is live, and the request does not set `force` (`NO_CANDIDATE`);
       - the named successor is not live (`SUCCESSOR_NOT_LIVE`);
       - the request names a successor, but the API server chooses the leader (`SETTING`: coordinated leader election);
-      - the replica in `expected_leader_identity` does not lead; the request does not set `expected_leader_identity`, and
-        the called replica does not lead; or the called replica lost leadership before it applied the request
-        (`LEADER_CHANGED`; do not send the call to the next leader);
+      - the leader is not the one that the caller means (`LEADER_CHANGED`; do not send the call to the next leader): the
+        replica in `expected_leader_identity` does not lead, or the field is not set and the called replica does not
+        lead, or the called replica lost leadership before it applied the request;
       - leader election is off (`NO_LEADER_ELECTION`).
 
     `NOT_FOUND` (`REPLICA_NOT_FOUND`): no replica has the successor's identity. `UNAVAILABLE` (`API_SERVER`): the replica
@@ -92,9 +92,9 @@ class LeaderServiceAsyncStub(LeaderServiceStub):
       - no other replica is live, and the request does not set `force` (`NO_CANDIDATE`);
       - the named successor is not live (`SUCCESSOR_NOT_LIVE`);
       - the request names a successor, but the API server chooses the leader (`SETTING`: coordinated leader election);
-      - the replica in `expected_leader_identity` does not lead; the request does not set `expected_leader_identity`, and
-        the called replica does not lead; or the called replica lost leadership before it applied the request
-        (`LEADER_CHANGED`; do not send the call to the next leader);
+      - the leader is not the one that the caller means (`LEADER_CHANGED`; do not send the call to the next leader): the
+        replica in `expected_leader_identity` does not lead, or the field is not set and the called replica does not
+        lead, or the called replica lost leadership before it applied the request;
       - leader election is off (`NO_LEADER_ELECTION`).
 
     `NOT_FOUND` (`REPLICA_NOT_FOUND`): no replica has the successor's identity. `UNAVAILABLE` (`API_SERVER`): the replica
@@ -144,9 +144,9 @@ class LeaderServiceServicer(metaclass=_abc_1.ABCMeta):
           - no other replica is live, and the request does not set `force` (`NO_CANDIDATE`);
           - the named successor is not live (`SUCCESSOR_NOT_LIVE`);
           - the request names a successor, but the API server chooses the leader (`SETTING`: coordinated leader election);
-          - the replica in `expected_leader_identity` does not lead; the request does not set `expected_leader_identity`, and
-            the called replica does not lead; or the called replica lost leadership before it applied the request
-            (`LEADER_CHANGED`; do not send the call to the next leader);
+          - the leader is not the one that the caller means (`LEADER_CHANGED`; do not send the call to the next leader): the
+            replica in `expected_leader_identity` does not lead, or the field is not set and the called replica does not
+            lead, or the called replica lost leadership before it applied the request;
           - leader election is off (`NO_LEADER_ELECTION`).
 
         `NOT_FOUND` (`REPLICA_NOT_FOUND`): no replica has the successor's identity. `UNAVAILABLE` (`API_SERVER`): the replica

@@ -16,8 +16,8 @@ These rules apply to every RPC:
     can return `RESOURCE_EXHAUSTED` (`TOO_MANY_CALLS`): one user has too many calls in progress.
   - A stream ends with `PERMISSION_DENIED` (`FORBIDDEN`) at most 2 minutes after its caller loses the permission, and
     with `UNAVAILABLE` (`STREAM_EXPIRED`) after at most 30 minutes: open it again with current credentials.
-  - A connection or a proxy, not this API, returns errors without a reason. After `UNAVAILABLE` without a reason, the
-    call may have been applied.
+  - If an error has no reason, the connection or a proxy produced the error, not this API. After `UNAVAILABLE` without
+    a reason, the call may have been applied.
   - `UNAUTHENTICATED` (`UNAUTHENTICATED`): the caller sent no valid credentials. `PERMISSION_DENIED` (`FORBIDDEN`):
     the cluster's authorization denies the call. Each RPC requires a verb on a resource of the API group
     `admin.coxswain.dev`, restricted to a name if the request has one.

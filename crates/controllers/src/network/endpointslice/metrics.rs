@@ -98,15 +98,15 @@ impl Metrics {
             endpoints: gauge("endpoint_slice_controller_endpoints_desired", "Number of desired endpoints.")?,
             added: sizes(
                 "endpoint_slice_controller_endpoints_added_per_sync",
-                "Endpoints added by each reconcile of a Service, by address family.",
+                "Endpoints added by each reconcile of a Service, observed once for each address family.",
             )?,
             removed: sizes(
                 "endpoint_slice_controller_endpoints_removed_per_sync",
-                "Endpoints removed by each reconcile of a Service, by address family.",
+                "Endpoints removed by each reconcile of a Service, observed once for each address family.",
             )?,
             changed: metrics.histograms(
                 changed,
-                "EndpointSlices written by each reconcile of a Service, by address family.",
+                "EndpointSlices written by each reconcile of a Service, observed once for each address family.",
                 &["topology", "traffic_distribution"],
                 DEFAULT_BUCKETS.to_vec(),
             )?,

@@ -233,7 +233,7 @@ async fn time_to_come_back_in_a_status_repeats_no_request() {
 
 /// A webhook that always asks for more time must not keep the only worker of a loop.
 #[tokio::test(start_paused = true)]
-async fn requests_without_a_seat_wait_for_a_fifth_of_the_time_at_most() {
+async fn requests_without_a_seat_wait_for_a_quarter_of_the_time_at_most() {
     let (service, _) = always(429, "1");
     let client = patient(service).0;
     let began = Instant::now();

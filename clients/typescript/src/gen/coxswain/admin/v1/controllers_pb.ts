@@ -183,7 +183,7 @@ export type Controller = Message<"coxswain.admin.v1.Controller"> & {
   version: string;
 
   /**
-   * True if the cluster depends on the controller: disabling it for more than 1 hour requires `force`.
+   * True if the cluster depends on the controller: disabling it without an end or for more than 1 hour requires `force`.
    *
    * @generated from field: bool critical = 24;
    */

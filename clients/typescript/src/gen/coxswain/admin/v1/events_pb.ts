@@ -1004,7 +1004,7 @@ export const OverrideChangeSchema: GenEnum<OverrideChange> = /*@__PURE__*/
  *
  * Each process keeps a bounded log of its own latest events in memory. The log is for observation, not for records.
  * Rare events (phases, leadership, overrides) have a separate bound, so that many reconciles and writes cannot evict
- * them. Rare events in the log can therefore be older than its oldest other event.
+ * them. The log can therefore contain rare events that are older than its oldest reconcile or write.
  *
  * @generated from service coxswain.admin.v1.EventService
  */
