@@ -20,7 +20,7 @@ use super::error::ManagerError;
 use super::event_logger::EventLogger;
 use super::leadership::{self, Leases, Lock};
 use super::lease_policy::LeasePolicy;
-use super::overrides::{self, Adoption, Overrides};
+use super::overrides::{self, Overrides};
 use super::replicas::Replicas;
 use super::serving::PortMetrics;
 use super::signing::Authorities;
@@ -125,7 +125,7 @@ fn overrides_of(
     event_logger: &Arc<EventLogger>,
 ) -> Overrides {
     let is_known = |name: &str| registry.iter().any(|descriptor| descriptor.name == name);
-    Overrides::new(OverrideStore::new(client, Arc::new(is_known)), group, Arc::clone(event_logger))
+    Overrides::new(&OverrideStore::new(client, Arc::new(is_known)), group, Arc::clone(event_logger))
 }
 
 /// The registry of all metrics, which shows what it is told to.
@@ -285,22 +285,6 @@ impl Completed {
         drop(self.mutations.spawn(async move { journal.write(event).await }));
     }
 
-    /// Creates the Lease of overrides of this group; goes on with that until `stop` if the controllers can start without it.
-    async fn adopt_overrides(&self, stop: &CancellationToken) {
-        let meta = self.main_lock.as_ref().and_then(|lock| lock.elector.lease_meta());
-        let inherits = overrides::inherits(meta.as_ref(), self.started);
-        let namespace = &self.runtime.config.flags.leader_elect_resource_namespace;
-        let election = self.main_lock.as_ref().map(|lock| Key::new(namespace, &lock.name));
-        let adoption = self.overrides.adopt_shared(inherits, election.as_ref()).await;
-        if let Adoption::Pending { inherits } = adoption {
-            let (overrides, stop) = (Arc::clone(&self.overrides), stop.clone());
-            let adopting = async move {
-                stop.run_until_cancelled(overrides.adopt_while_leading(inherits)).await;
-            };
-            drop(self.mutations.spawn(adopting));
-        }
-    }
-
     async fn start_controllers(
         &self,
         under: MigrationLock,
@@ -322,11 +306,6 @@ impl Completed {
         }
         if known.is_some() {
             if under == MigrationLock::Main {
-                // Boxed, because everything here is a part of the manager's future.
-                let adopted = Box::pin(self.adopt_overrides(stop));
-                if stop.run_until_cancelled(adopted).await.is_none() {
-                    return Ok(());
-                }
                 self.tell_of_inherited_overrides();
             }
             self.controllers.apply(&self.overrides.set(), self.event_logger.now());

@@ -3,10 +3,7 @@
 //! An entry that can't be read never changes what runs: the last one that could be read holds on. Writing is the admin
 //! API's, through [`Overrides::write`]; what it wrote is in force here at once, before the watch brings it.
 
-mod adoption;
-
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -33,8 +30,6 @@ use coxswain_machinery::model::plan::Regarding;
 use coxswain_machinery::serve::HealthCheck;
 use coxswain_machinery::wire::{Message, Str, Uid};
 
-pub(super) use adoption::{Adoption, inherits};
-
 /// The wait after a read that failed before the overrides are known.
 const FIRST_LOOK: ExponentialBackoff =
     ExponentialBackoff::doubling(Duration::from_secs(1), Duration::from_secs(10));
@@ -49,10 +44,6 @@ const LOOK_AT_CLOCK: Duration = Duration::from_mins(1);
 /// The overrides, as this replica knows them.
 pub(super) struct Overrides {
     store: OverrideStore,
-    /// The Lease that all groups shared in older versions; `None` for the default group, which keeps it.
-    shared: Option<OverrideStore>,
-    /// Whether this group has, or had, a Lease of its own.
-    adopted: AtomicBool,
     set: ArcSwap<OverrideSet>,
     seen: Mutex<Seen>,
     news: Notify,
@@ -114,12 +105,10 @@ impl Seen {
 }
 
 impl Overrides {
-    /// The overrides of a group, by the store of the default group.
-    pub(super) fn new(store: OverrideStore, group: &Group, event_logger: Arc<EventLogger>) -> Self {
+    /// Returns the overrides of a group. No other group's Lease is kept: its orders concern other controllers.
+    pub(super) fn new(store: &OverrideStore, group: &Group, event_logger: Arc<EventLogger>) -> Self {
         Self {
             store: store.of(group),
-            shared: (!group.is_default()).then_some(store),
-            adopted: AtomicBool::new(group.is_default()),
             set: ArcSwap::default(),
             seen: Mutex::default(),
             news: Notify::new(),
@@ -146,20 +135,8 @@ impl Overrides {
     }
 
     /// Reads them from the API server, for an order.
-    ///
-    /// # Errors
-    /// Also while this group has no Lease of its own: a leader of an older version acts on the shared one, and an order
-    /// that created this group's Lease would keep the next leader from adopting what is in force.
     pub(super) async fn read(&self) -> Result<HeldOverrides, StoreError> {
-        let held = self.store.read().await?;
-        if held.raw.is_empty() && !self.adopted.load(Ordering::Acquire) {
-            let lease = self.store.key();
-            let message = format!(
-                "the Lease {lease} does not exist yet, and only the leader can create it; call the leader"
-            );
-            return Err(StoreError::Unavailable(message));
-        }
-        Ok(held)
+        self.store.read().await
     }
 
     /// Writes entries, and takes note of them.
@@ -182,10 +159,6 @@ impl Overrides {
         let mut seen = self.seen.lock();
         if !seen.takes(version, source, Instant::now()) {
             return;
-        }
-        // A read finds an empty Lease where there is none.
-        if !meta.name.is_empty() {
-            self.adopted.store(true, Ordering::Release);
         }
         seen.uid = meta.uid.clone();
         seen.version = version;
@@ -382,10 +355,10 @@ struct Applied {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::VecDeque;
+    use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
     use bytes::Bytes;
-    use http::{Request, Response};
+    use http::{Method, Request, Response};
     use http_body_util::{BodyExt as _, Full};
 
     use super::*;
@@ -393,7 +366,7 @@ mod tests {
     use coxswain_machinery::api::meta::ObjectMeta;
     use coxswain_machinery::client::{ApiClient, BoxError, HttpService};
     use coxswain_machinery::model::clock::SystemClock;
-    use coxswain_machinery::wire::wrap_envelope;
+    use coxswain_machinery::wire::{unwrap_envelope, wrap_envelope};
 
     /// What is taken in of versions that come by the watch (`w`) or as answers (`a`), a second apart.
     fn taken(news: &[(char, u64)]) -> Vec<u64> {
@@ -432,10 +405,10 @@ mod tests {
         assert!(seen.takes(21, Source::Watch, now + OVERTAKEN));
     }
 
-    pub(super) const NAME: &str = "deployment-controller";
+    const NAME: &str = "deployment-controller";
 
     /// The Lease with one override, as the API server sends it.
-    pub(super) fn lease() -> Vec<u8> {
+    fn lease() -> Vec<u8> {
         let value = r#"{"desired":"disabled","time":"2026-11-21T12:00:00Z","version":1,"replica":"a"}"#;
         let metadata = ObjectMeta {
             name: LEASE_NAME.into(),
@@ -447,7 +420,7 @@ mod tests {
         wrap_envelope("coordination.k8s.io/v1", "Lease", &Lease { metadata, ..Lease::default() }.to_bytes())
     }
 
-    pub(super) fn status(code: u16, reason: &str) -> (u16, Vec<u8>) {
+    fn status(code: u16, reason: &str) -> (u16, Vec<u8>) {
         (
             code,
             format!(r#"{{"kind":"Status","reason":"{reason}","code":{code},"message":"no"}}"#).into_bytes(),
@@ -472,10 +445,10 @@ mod tests {
         });
         let client = ApiClient::new(HttpService::new(service), "test");
         let store = OverrideStore::new(client, Arc::new(|name| name == NAME));
-        Overrides::new(store, &Group::default(), Arc::new(EventLogger::new(Arc::new(SystemClock))))
+        Overrides::new(&store, &Group::default(), Arc::new(EventLogger::new(Arc::new(SystemClock))))
     }
 
-    pub(super) fn no_lease(name: &str) -> (u16, Vec<u8>) {
+    fn no_lease(name: &str) -> (u16, Vec<u8>) {
         let details = format!(r#"{{"name":"{name}","group":"coordination.k8s.io","kind":"leases"}}"#);
         let body = format!(r#"{{"kind":"Status","reason":"NotFound","code":404,"details":{details}}}"#);
         (404, body.into_bytes())
@@ -515,5 +488,77 @@ mod tests {
         }
         assert!(!look(vec![status(401, "Unauthorized")]).await.0);
         assert!(!look(vec![]).await.0, "silence");
+    }
+
+    /// An API server that stores Leases as they are written.
+    #[derive(Clone, Default)]
+    struct Server {
+        /// Leases by name.
+        leases: Arc<Mutex<BTreeMap<String, Vec<u8>>>>,
+        /// Names of the Leases that requests have read or written.
+        used: Arc<Mutex<BTreeSet<String>>>,
+    }
+
+    impl Server {
+        /// Returns the overrides of a new process of a group.
+        fn process(&self, group: &Group) -> Overrides {
+            let server = self.clone();
+            let service = tower::service_fn(move |request: Request<Full<Bytes>>| {
+                let server = server.clone();
+                async move {
+                    let (parts, body) = request.into_parts();
+                    let body = body.collect().await?.to_bytes();
+                    let (code, answer) = server.answer(&parts.method, parts.uri.path(), &body)?;
+                    let body = Full::new(Bytes::from(answer)).map_err(|never| match never {}).boxed_unsync();
+                    Ok::<_, BoxError>(Response::builder().status(code).body(body)?)
+                }
+            });
+            let client = ApiClient::new(HttpService::new(service), "test");
+            let store = OverrideStore::new(client, Arc::new(|name| name == NAME));
+            Overrides::new(&store, group, Arc::new(EventLogger::new(Arc::new(SystemClock))))
+        }
+
+        fn answer(&self, method: &Method, path: &str, body: &Bytes) -> Result<(u16, Vec<u8>), BoxError> {
+            if *method == Method::GET {
+                let name = path.rsplit('/').next().unwrap_or_default();
+                self.used.lock().insert(name.to_owned());
+                let found = self.leases.lock().get(name).cloned();
+                return Ok(found.map_or_else(|| no_lease(name), |lease| (200, lease)));
+            }
+            let name = Lease::decode(&unwrap_envelope(body)?)?.metadata.name.to_string();
+            self.used.lock().insert(name.clone());
+            self.leases.lock().insert(name, body.to_vec());
+            Ok((if *method == Method::POST { 201 } else { 200 }, body.to_vec()))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn group_reads_and_writes_its_own_lease_only() {
+        let server = Server::default();
+        server.leases.lock().insert(LEASE_NAME.to_owned(), lease());
+        let of_default_group = server.process(&Group::default());
+        of_default_group.first_look().await;
+        let order = of_default_group.set().entry(NAME).cloned().unwrap();
+        server.used.lock().clear();
+
+        let own = "coxswain-overrides-b";
+        let group = Group::new("kube-system", "b");
+        let first = server.process(&group);
+        first.first_look().await;
+        assert!(first.set().entry(NAME).is_none(), "the override of the default group is in force");
+        // The first order creates the Lease, at any replica of the group.
+        let held = first.read().await.unwrap();
+        assert!(held.raw.is_empty());
+        first.write(&held, &[(NAME.to_owned(), order)]).await.unwrap();
+        assert!(first.set().entry(NAME).is_some());
+        assert!(server.leases.lock().contains_key(own));
+
+        // An administrator, or a restore of etcd, has removed the Lease. The next process uses no other Lease instead.
+        server.leases.lock().remove(own);
+        let next = server.process(&group);
+        next.first_look().await;
+        assert!(next.set().entry(NAME).is_none());
+        assert_eq!(*server.used.lock(), BTreeSet::from([own.to_owned()]));
+        assert_eq!(server.leases.lock()[LEASE_NAME], lease(), "the default group keeps its overrides");
     }
 }

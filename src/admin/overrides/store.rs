@@ -17,9 +17,8 @@ use coxswain_machinery::api::{AnyObject, Object};
 use coxswain_machinery::client::{ApiClient, ApiError};
 use coxswain_machinery::informer::downcast;
 use coxswain_machinery::model::Key;
-use coxswain_machinery::model::metadata::ANNOTATIONS;
 use coxswain_machinery::wire::Message;
-use coxswain_machinery::wire::splice::{Edit, edit};
+use coxswain_machinery::wire::splice::edit;
 
 /// The overrides as they were read.
 #[derive(Clone, Debug, Default)]
@@ -118,19 +117,6 @@ impl OverrideStore {
             Ok(object) => self.decode_object(object).map_err(|error| StoreError::Unknown(error.to_string())),
             Err(error) => Err(refused(&error)),
         }
-    }
-
-    /// Sets an annotation of another Lease, all else in it untouched.
-    pub async fn annotate(&self, lease: &Key, name: &str, value: &str) -> Result<(), StoreError> {
-        let unfit = |error: &dyn std::fmt::Display| {
-            StoreError::Unavailable(format!("edit the Lease {lease}: {error}"))
-        };
-        let object = self.client.get(&LEASES, lease).await.map_err(|error| refused(&error))?;
-        let found: Arc<Lease> = downcast(object).ok_or_else(|| unfit(&"the response is not a Lease"))?;
-        let edits = [Edit::MapSet(ANNOTATIONS, name.to_owned(), value.to_owned())];
-        let object = edit(&found.raw(), &edits).map_err(|error| unfit(&error))?;
-        let updated = self.client.update(&LEASES, lease, None, &object).await;
-        updated.map(drop).map_err(|error| refused(&error))
     }
 
     fn decode_object(&self, object: AnyObject) -> Result<HeldOverrides, StoreError> {
