@@ -4,6 +4,7 @@ use super::super::view::View;
 use super::jobs;
 use coxswain_machinery::api::batch::Job;
 use coxswain_machinery::model::Write;
+use coxswain_machinery::model::plan::Tolerate;
 
 /// The oldest beyond the limits, of which those that are being deleted already count.
 pub(super) fn surplus(view: &View) -> Vec<&Job> {
@@ -25,7 +26,8 @@ fn oldest<'a>(view: &'a View, end: &str, limit: usize) -> impl Iterator<Item = &
     ended.into_iter().take(surplus).filter(|job| !job.metadata.is_deleting())
 }
 
-/// Deletes one of them. That it is refused is told, and is in nobody's way.
+/// Deletes one of them. That it is refused is told, and is in nobody's way. After a conflict, the CronJob is reconciled again.
 pub(super) fn delete(view: &View, job: &Job) -> Write {
-    Write { keep_going: true, ..jobs::delete(view, &job.metadata.name, &job.metadata.uid) }
+    let tolerate = Tolerate { absent: true, ..Tolerate::default() };
+    Write { keep_going: true, tolerate, ..jobs::delete(view, &job.metadata.name, &job.metadata.uid) }
 }
