@@ -84,6 +84,10 @@ live_reads! {
     "node-lifecycle-controller" {
         CONDITIONED_NODE = ("node", "GET nodes", 0,
             "The last three writes of the taints of a node failed with a conflict.");
+        HEALTH_NODE = ("health", "GET nodes", 0,
+            "The last write of the health or of the NoExecute taints of a node failed with a conflict. \
+             Repeated in each round until the cache contains the version that was read. A round reads at \
+             most 20 nodes.");
         STRANDED_POD = ("pod", "GET pods", 0,
             "The last three writes of the condition of a pod failed with a conflict.");
     }

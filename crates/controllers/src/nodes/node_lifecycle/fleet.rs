@@ -52,8 +52,30 @@ pub(super) struct KnownNode {
     pub(super) is_to_be_freed: bool,
     /// When it was to be tainted last: others come before it.
     pub(super) tried_at: Duration,
-    /// The resource version of the last write of the node by the health loop; 0 before the first.
-    pub(super) written: u64,
+    /// The resource version at which the health loop has stored the node, or has read it live, last; 0 before the first.
+    pub(super) newest: u64,
+    pub(super) basis: Basis,
+}
+
+/// The object by which a node is judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Basis {
+    /// The cached node.
+    Cache,
+    /// The live node in the next look, because a write of the node met a conflict.
+    Conflict,
+    /// The live node, which a look has read at this time, until the cache shows that version.
+    Live(Duration),
+}
+
+/// A node as a look gets it.
+#[derive(Clone, Debug)]
+pub(super) struct Sighting {
+    pub(super) node: Arc<Node>,
+    /// The renewal of its Lease.
+    pub(super) renewal: Option<Renewal>,
+    /// Whether the node was read live.
+    pub(super) is_live: bool,
 }
 
 /// All nodes and zones.
@@ -68,6 +90,9 @@ pub(super) struct Fleet {
 /// Nodes that are marked unknown in one round at most. A round waits for its writes, which take five seconds at 20 requests per second; no
 /// Lease is judged and no other node is tainted meanwhile.
 pub(super) const MOST_MARKED: usize = 100;
+
+/// Nodes that are read live in one round at most. A round waits for its reads, which take one second at 20 requests per second.
+pub(super) const MOST_READ: usize = 20;
 
 /// What is to be done about a node.
 #[derive(Clone, Debug)]
@@ -96,6 +121,16 @@ impl Task {
             Self::Taint(..) => (3, ""),
         }
     }
+
+    /// Returns the node that the task writes.
+    pub(super) fn written(&self) -> Option<&Arc<Node>> {
+        match self {
+            Self::Register(_) | Self::Remove(_) => None,
+            Self::MarkUnknown(node) | Self::Swap(node, _) | Self::Taint(node, ..) | Self::Untaint(node) => {
+                Some(node)
+            }
+        }
+    }
 }
 
 /// What a look found.
@@ -111,12 +146,9 @@ pub(super) struct Look {
 
 impl KnownNode {
     /// What is known of a node once it was looked at.
-    fn seen(
-        before: Option<&(Self, Arc<Node>)>,
-        node: &Arc<Node>,
-        renewal: Option<Renewal>,
-        now: Duration,
-    ) -> Self {
+    fn seen(before: Option<&(Self, Arc<Node>)>, sighting: &Sighting, now: Duration) -> Self {
+        let Sighting { node, renewal, is_live } = sighting;
+        let (renewal, is_live) = (*renewal, *is_live);
         // While tokens are waited for, a large cluster is looked at several times a second, and hardly a node has changed.
         let (before, zone) = match before {
             Some((known, held)) if Arc::ptr_eq(held, node) => (Some(known), known.zone.clone()),
@@ -132,11 +164,12 @@ impl KnownNode {
                 is_ours: false,
                 is_to_be_freed: is_driven(node),
                 tried_at: Duration::ZERO,
-                written: 0,
+                newest: 0,
+                basis: Basis::Cache,
             };
         };
-        // The cached node is the one that was judged before the write.
-        let is_behind = before.is_behind(node);
+        // The cached node is older than the one that was written or read live.
+        let is_behind = !is_live && before.is_behind(node);
         let heartbeat = if is_behind { before.heartbeat } else { heartbeat(node) };
         let has_posted = heartbeat != Posted::Never && heartbeat != before.heartbeat;
         let has_renewed = renewal.is_some_and(|renewal| before.renewal.is_none_or(|held| renewal > held));
@@ -153,15 +186,28 @@ impl KnownNode {
         if !is_behind {
             seen.is_ours &= is_driven(node);
             seen.is_to_be_freed &= is_driven(node);
+            seen.basis = Basis::Cache;
+        }
+        if is_live {
+            seen.basis = Basis::Live(now);
+            seen.newest = version(node).unwrap_or(seen.newest);
         }
         seen
     }
 
-    /// Returns whether the cached node does not show the last write of the health loop. Such a node is not judged: the write would be
-    /// refused, and a refused taint would cost a token of the zone.
+    /// Returns whether the cached node does not show the last write or the last live read of the health loop. Such a node is not judged:
+    /// the write would be refused.
     fn is_behind(&self, node: &Node) -> bool {
-        self.written > 0
-            && node.metadata.resource_version.parse::<u64>().is_ok_and(|cached| cached < self.written)
+        self.newest > 0 && version(node).is_some_and(|cached| cached < self.newest)
+    }
+
+    /// A write of the node met a conflict. A node that was judged as cached is tainted before others in the next round, which reads the
+    /// node live. After a conflict of a live node the others are first, so that no node uses up all tries of its zone.
+    pub(super) fn conflicted(&mut self) {
+        if self.basis == Basis::Cache {
+            self.tried_at = Duration::ZERO;
+        }
+        self.basis = Basis::Conflict;
     }
 
     /// This controller says of it that it is not known to be ready: that is no sign of life, though it tells of a time.
@@ -182,6 +228,11 @@ impl KnownNode {
     }
 }
 
+/// Returns the resource version as a number. KEP-5504: versions are comparable integers.
+pub(super) fn version(node: &Node) -> Option<u64> {
+    node.metadata.resource_version.parse().ok()
+}
+
 /// What a node says of its readiness.
 fn heartbeat(node: &Node) -> Posted {
     let ready = node.status.conditions.iter().find(|held| held.r#type == "Ready");
@@ -198,19 +249,33 @@ fn wanted(node: &Node) -> Option<&'static str> {
 }
 
 impl Fleet {
-    /// Looks at all nodes, each with the renewal of its Lease, at a time that counts.
-    pub(super) fn look(
-        &self,
-        nodes: Vec<(Arc<Node>, Option<Renewal>)>,
-        rules: &Rules,
-        now: Duration,
-    ) -> Look {
+    /// Returns the cached nodes to read live, [`MOST_READ`] at most: first those whose last write met a conflict, then those that the
+    /// cache still shows at an older version than was read, the one that was read longest ago first.
+    pub(super) fn outdated<'n>(&self, cached: &'n [Arc<Node>]) -> Vec<&'n Arc<Node>> {
+        let mut outdated: Vec<(Duration, &'n Str, &'n Arc<Node>)> = Vec::new();
+        for node in cached {
+            let known = self.nodes.get(&node.metadata.name).map(|(known, _)| known);
+            let Some(known) = known.filter(|known| known.uid == node.metadata.uid) else { continue };
+            let read_at = match known.basis {
+                Basis::Conflict => Duration::ZERO,
+                Basis::Live(read_at) if known.is_behind(node) => read_at,
+                Basis::Cache | Basis::Live(_) => continue,
+            };
+            outdated.push((read_at, &node.metadata.name, node));
+        }
+        outdated.sort_unstable_by_key(|(read_at, name, _)| (*read_at, *name));
+        outdated.into_iter().take(MOST_READ).map(|(.., node)| node).collect()
+    }
+
+    /// Looks at all nodes at a time that counts.
+    pub(super) fn look(&self, nodes: Vec<Sighting>, rules: &Rules, now: Duration) -> Look {
         let mut look = Look::default();
         look.fleet.nodes.reserve(nodes.len());
         let mut sizes: BTreeMap<Str, ZoneSize> = BTreeMap::new();
-        for (node, renewal) in nodes {
-            let before = self.nodes.get(&node.metadata.name);
-            let known = KnownNode::seen(before, &node, renewal, now);
+        for sighting in nodes {
+            let before = self.nodes.get(&sighting.node.metadata.name);
+            let known = KnownNode::seen(before, &sighting, now);
+            let node = sighting.node;
             if !look.fleet.zones.contains_key(&known.zone) {
                 let zone = self.zones.get(&known.zone).cloned().unwrap_or_default();
                 look.fleet.zones.insert(known.zone.clone(), zone);

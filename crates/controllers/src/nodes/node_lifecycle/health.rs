@@ -3,15 +3,17 @@
 //!
 //! While the watch of Leases delivers nothing, no round looks at anything.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::fleet::{Fleet, Look, Renewal, Rules, Task};
+use super::fleet::{Fleet, Look, Rules, Sighting, Task, version};
 use super::memory::{FleetMemory, Note};
 use super::taints::{SILENT, driving, keeping};
+use crate::live_reads::HEALTH_NODE;
 use coxswain_machinery::api::coordination::Heartbeat;
 use coxswain_machinery::api::core::Node;
 use coxswain_machinery::api::kinds::NODES;
@@ -27,7 +29,7 @@ const LEASES_NAMESPACE: &str = "kube-node-lease";
 /// Conditions of a silent node that nobody knows any more.
 const CONDITIONS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
-/// Time from a conflict about the taint of a node that is well to the next round.
+/// Time from a conflict to the next round, which reads the node live.
 const AFTER_CONFLICT: Duration = Duration::from_millis(100);
 /// Number of such rounds in a row, as often as kube-controller-manager repeats an update.
 const MOST_CONFLICTS: u32 = 5;
@@ -52,7 +54,7 @@ pub(super) struct Round {
     pub(super) stage: Stage,
     /// What has failed in this round.
     pub(super) failures: Vec<Failure>,
-    /// The number of rounds in a row before this one in which a taint met a conflict.
+    /// The number of rounds in a row before this one in which a write met a conflict.
     pub(super) conflicts: u32,
 }
 
@@ -60,7 +62,7 @@ pub(super) struct Round {
 #[derive(Debug)]
 pub(super) enum Stage {
     /// It begins.
-    Look { fleet: Arc<Fleet>, nodes: Vec<(Arc<Node>, Option<Renewal>)> },
+    Look { fleet: Arc<Fleet>, nodes: Vec<Sighting> },
     /// The look has found this.
     Act(Look),
 }
@@ -70,16 +72,26 @@ impl Room<Note> for Health {
 
     type View = Round;
 
-    fn observe(&self, _: &Key, failures: &[Failure], _: &Reads) -> Result<Observation<Round>, ObserveError> {
-        let stage = self.memory.found().map_or_else(|| self.begin(), Stage::Act);
-        Ok(Observation::View(Round {
-            covered: self.memory.deliveries.covered(),
+    fn observe(
+        &self,
+        _: &Key,
+        failures: &[Failure],
+        reads: &Reads,
+    ) -> Result<Observation<Round>, ObserveError> {
+        let covered = self.memory.deliveries.covered();
+        let stage = match self.memory.found() {
+            Some(look) => Observation::View(Stage::Act(look)),
+            None => self.begin(covered, reads),
+        };
+        let round = |stage| Round {
+            covered,
             rules: self.rules,
             period: self.period,
             stage,
             failures: failures.to_vec(),
             conflicts: self.memory.conflicts(),
-        }))
+        };
+        Ok(stage.and_then(|stage| Some(round(stage))))
     }
 
     fn plan(view: &Round, now: Timestamp) -> Plan<Note> {
@@ -132,38 +144,57 @@ impl Room<Note> for Health {
 }
 
 impl Health {
-    /// What a look rests on.
-    fn begin(&self) -> Stage {
+    /// Returns the nodes and Leases for a look, with live nodes in place of outdated ones, or the reads that are needed first.
+    fn begin(&self, covered: Covered, reads: &Reads) -> Observation<Stage> {
+        let (fleet, cached) = (self.memory.fleet(), self.nodes.list());
+        // Nothing is judged in silence.
+        let outdated = if covered.silent_for.is_none() { fleet.outdated(&cached) } else { Vec::new() };
+        let mut live = BTreeMap::new();
+        let mut needs = Vec::new();
+        for node in outdated {
+            match reads.live(&HEALTH_NODE, &NODES, node) {
+                Ok(Observation::Needs(lacking)) => needs.extend(lacking),
+                Ok(Observation::View(found)) => _ = live.insert(node.metadata.name.clone(), found),
+                // The watch reports a node that is gone. A failed read must not delay all other nodes.
+                Ok(Observation::Nothing) | Err(_) => {}
+            }
+        }
+        if !needs.is_empty() {
+            return Observation::Needs(needs);
+        }
         let renewal = |node: &Node| {
             let lease = self.heartbeats.get(&Key::new(LEASES_NAMESPACE, node.metadata.name.clone()))?;
             let renewed = &lease.spec.renew_time;
             Some((renewed.seconds, renewed.nanos))
         };
-        let nodes = self.nodes.list().into_iter().map(|node| {
-            let renewal = renewal(&node);
-            (node, renewal)
+        let nodes = cached.into_iter().map(|cached| {
+            let renewal = renewal(&cached);
+            let live = live.remove(&cached.metadata.name);
+            // The watch may have been faster than the read.
+            let live = live.filter(|live: &Arc<Node>| version(live) >= version(&cached));
+            Sighting { is_live: live.is_some(), renewal, node: live.unwrap_or(cached) }
         });
-        Stage::Look { fleet: self.memory.fleet(), nodes: nodes.collect() }
+        Observation::View(Stage::Look { fleet, nodes: nodes.collect() })
     }
 }
 
 impl Round {
-    /// Returns the plan after writes have failed. The next round comes soon if the taint of a node that is well met a conflict, because the
-    /// taint evicts the node's pods.
+    /// Returns the plan after writes have failed. After a conflict the next round comes soon and reads the node live, as
+    /// kube-controller-manager repeats an update. The tokens of taints that met a conflict are given back.
     fn after_failures(&self, plan: Plan) -> Plan<Note> {
         let Stage::Act(look) = &self.stage else { return plan.with_note(Note::Looked(None)) };
-        // Linear: a round writes few nodes, at the rate of their zones, and hardly a write meets a conflict.
-        let is_urgent = |name: &Str| {
-            look.tasks.iter().any(|task| match task {
-                Task::Untaint(node) | Task::Swap(node, _) => node.metadata.name == *name,
-                _ => false,
-            })
-        };
-        let mut conflicts = self.failures.iter().filter(|failure| failure.is_conflict());
-        if self.conflicts >= MOST_CONFLICTS || !conflicts.any(|failure| is_urgent(&failure.key.name)) {
+        let conflicts = self.failures.iter().filter(|failure| failure.is_conflict());
+        let conflicts: BTreeSet<&Str> = conflicts.map(|failure| &failure.key.name).collect();
+        let is_conflicted =
+            |task: &&Task| task.written().is_some_and(|node| conflicts.contains(&node.metadata.name));
+        let tasks: Vec<Task> = look.tasks.iter().filter(is_conflicted).cloned().collect();
+        if tasks.is_empty() {
             return Plan { requeue_after: Some(self.next(look)), ..plan }.with_note(Note::Looked(None));
         }
-        Plan { requeue_after: Some(AFTER_CONFLICT.min(self.period)), ..plan }.with_note(Note::Conflicted)
+        let is_soon = self.conflicts < MOST_CONFLICTS;
+        let wait = if is_soon { AFTER_CONFLICT.min(self.period) } else { self.next(look) };
+        let note = Note::Conflicted { tasks, rules: self.rules.zones, is_soon };
+        Plan { requeue_after: Some(wait), ..plan }.with_note(note)
     }
 
     /// Returns the time to the next round.

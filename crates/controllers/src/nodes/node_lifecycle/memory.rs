@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::fleet::{Fleet, Look, Task};
+use super::fleet::{Basis, Fleet, Look, Task};
 use super::metrics::Metrics;
 use super::zones::ZoneRules;
 use coxswain_machinery::executor::{Effect, WriteEffect};
@@ -23,8 +23,14 @@ pub(super) enum Note {
     Acted(Vec<Task>),
     /// The writes of these tasks are not sent.
     Skipped(Vec<Task>, ZoneRules),
-    /// A taint that is to be taken off has met a conflict.
-    Conflicted,
+    /// The writes of some tasks have met a conflict.
+    Conflicted {
+        /// These tasks.
+        tasks: Vec<Task>,
+        rules: ZoneRules,
+        /// Whether the next round comes soon, because of that.
+        is_soon: bool,
+    },
 }
 
 /// What is remembered.
@@ -41,7 +47,7 @@ struct Held {
     fleet: Arc<Fleet>,
     /// What the last look found, until it was seen to.
     look: Option<Look>,
-    /// The number of rounds in a row in which a taint met a conflict, and whether the present one is among them.
+    /// The number of rounds in a row in which a write met a conflict, and whether the present one is among them.
     conflicts: u32,
     is_conflicted: bool,
 }
@@ -61,7 +67,7 @@ impl FleetMemory {
         self.held.lock().look.clone()
     }
 
-    /// The number of rounds in a row in which a taint met a conflict.
+    /// The number of rounds in a row in which a write met a conflict.
     pub(super) fn conflicts(&self) -> u32 {
         self.held.lock().conflicts
     }
@@ -84,6 +90,16 @@ impl Held {
             }
         }
     }
+
+    /// Has the nodes of these tasks read live in the next look.
+    fn conflicted(&mut self, tasks: &[Task]) {
+        let fleet = Arc::make_mut(&mut self.fleet);
+        for node in tasks.iter().filter_map(Task::written) {
+            if let Some((known, _)) = fleet.nodes.get_mut(&node.metadata.name) {
+                known.conflicted();
+            }
+        }
+    }
 }
 
 impl Memory<Note> for FleetMemory {
@@ -92,9 +108,10 @@ impl Memory<Note> for FleetMemory {
         let mut look = match note {
             Note::Looked(Some(look)) => look,
             Note::Skipped(tasks, rules) => return held.give_back(&tasks, &rules),
-            Note::Conflicted => {
-                held.is_conflicted = true;
-                return;
+            Note::Conflicted { tasks, rules, is_soon } => {
+                held.is_conflicted = is_soon;
+                held.give_back(&tasks, &rules);
+                return held.conflicted(&tasks);
             }
             Note::Looked(None) | Note::Acted(_) => return,
         };
@@ -114,7 +131,8 @@ impl Memory<Note> for FleetMemory {
                 && let Ok(version) = version.parse::<u64>()
                 && let Some((known, _)) = fleet.nodes.get_mut(&effect.key.name)
             {
-                known.written = version;
+                known.newest = version;
+                known.basis = Basis::Cache;
             }
         }
     }

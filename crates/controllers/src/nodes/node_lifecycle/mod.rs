@@ -11,9 +11,10 @@
 //! | health | one | time; that nodes come, go, or say something else of themselves | signs of life, zones, `NoExecute` taints ([`health`]) |
 //!
 //! What it rests on: time counts against nodes only while the watch of Leases delivers ([`fleet`]); a Lease that anybody renews
-//! will do, so it does every few seconds where somebody leads something. Every write of a node carries the resource version that
-//! was judged, and a node is left out of a round until the cache shows the loop's last write of it, so a cache of nodes that lags
-//! delays no other node. While no node of any zone is ready it is us who are cut off, and nobody is driven away ([`zones`]).
+//! will do, so it does every few seconds where somebody leads something. Every write of a node carries the resource version
+//! that was judged, and a node is left out of a round until the cache shows the loop's last write of it, so a cache of nodes
+//! that lags delays no other node. A node whose write met a conflict is read live in the next round, and its zone keeps the
+//! token. While no node of any zone is ready it is us who are cut off, and nobody is driven away ([`zones`]).
 //!
 //! It deletes no pods: that is for taint eviction, and for the garbage collection of pods.
 

@@ -1,5 +1,6 @@
 //! The room's tables and properties. Nodes, Leases and time are played by [`fixtures`].
 
+mod conflicts;
 mod fixtures;
 mod fleet;
 mod rounds;

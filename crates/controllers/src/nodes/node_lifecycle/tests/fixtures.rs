@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::fleet::{Fleet, Renewal, Rules, Task};
+use super::super::fleet::{Fleet, Renewal, Rules, Sighting, Task};
 use super::super::taints::{NO_EXECUTE, NOT_READY, UNREACHABLE};
 use super::super::zones::ZoneRules;
 use coxswain_machinery::api::core::{Node, NodeCondition, Taint};
@@ -96,8 +96,11 @@ impl World {
     }
 
     fn look(&mut self) -> Vec<Task> {
-        let nodes =
-            self.nodes.iter().map(|(name, node)| (Arc::new(node.clone()), self.renewals.get(name).copied()));
+        let nodes = self.nodes.iter().map(|(name, node)| Sighting {
+            node: Arc::new(node.clone()),
+            renewal: self.renewals.get(name).copied(),
+            is_live: false,
+        });
         let look = self.fleet.look(nodes.collect(), &RULES, self.now);
         (self.fleet, self.next_token) = (look.fleet, look.next_token);
         look.tasks

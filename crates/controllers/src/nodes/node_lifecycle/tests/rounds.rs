@@ -1,5 +1,7 @@
 //! Rounds of the room on stores that are filled by hand, in paused time.
 
+use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,16 +34,20 @@ fn now() -> Timestamp {
     Timestamp::from_second(1_700_000_000).unwrap()
 }
 
-struct Bench {
-    health: Health,
+pub(super) struct Bench {
+    pub(super) health: Health,
     registry: Registry,
     renewed: i64,
     /// The resource version in the answers to writes. Nodes are stored at version 7, so the cache shows writes at that version.
     stored: &'static str,
+    /// Nodes that the API server has in another version than the cache.
+    pub(super) live: BTreeMap<String, Node>,
+    /// Number of live reads.
+    pub(super) reads: Cell<usize>,
 }
 
 impl Bench {
-    fn new(nodes: impl IntoIterator<Item = Node>) -> Self {
+    pub(super) fn new(nodes: impl IntoIterator<Item = Node>) -> Self {
         let registry = Registry::new();
         let metrics = Metrics::register(&RoomMetrics::new(registry.clone())).unwrap();
         let heartbeats = Arc::new(Store::new(&HEARTBEATS));
@@ -54,20 +60,21 @@ impl Bench {
             rules: RULES,
             period: Duration::from_secs(5),
         };
-        let bench = Self { health, registry, renewed: 0, stored: "7" };
+        let bench =
+            Self { health, registry, renewed: 0, stored: "7", live: BTreeMap::new(), reads: Cell::new(0) };
         for node in nodes {
             bench.store(node);
         }
         bench
     }
 
-    fn store(&self, node: Node) {
+    pub(super) fn store(&self, node: Node) {
         let node: AnyObject = Arc::new(node);
         self.health.nodes.store().upsert(&node);
     }
 
     /// A Lease is renewed: of a node, or of somebody who leads.
-    fn renew(&mut self, namespace: &str, name: &str) {
+    pub(super) fn renew(&mut self, namespace: &str, name: &str) {
         self.renewed += 1;
         let mut lease = Heartbeat::default();
         lease.metadata.namespace = namespace.into();
@@ -77,14 +84,31 @@ impl Bench {
         self.health.heartbeats.store().upsert(&lease);
     }
 
-    fn plan(&self) -> Plan<super::super::memory::Note> {
+    pub(super) fn plan(&self) -> Plan<super::super::memory::Note> {
         self.plan_after(&[])
     }
 
-    fn plan_after(&self, failures: &[Failure]) -> Plan<super::super::memory::Note> {
-        let observed = self.health.observe(&Key::EMPTY, failures, &Reads::default()).unwrap();
-        let Observation::View(view) = observed else { panic!("{observed:?}") };
-        Health::plan(&view, now())
+    pub(super) fn plan_after(&self, failures: &[Failure]) -> Plan<super::super::memory::Note> {
+        let mut reads = Reads::default();
+        loop {
+            let needs = match self.health.observe(&Key::EMPTY, failures, &reads).unwrap() {
+                Observation::View(view) => return Health::plan(&view, now()),
+                Observation::Needs(needs) => needs,
+                Observation::Nothing => panic!("a round always has a plan"),
+            };
+            for need in needs {
+                let Read::Object(_, key) = &*need else { panic!("{need:?}") };
+                let found = self.current(key).map(|node| -> AnyObject { node });
+                reads = reads.with_object(&NODES, key.clone(), Ok(found));
+                self.reads.set(self.reads.get() + 1);
+            }
+        }
+    }
+
+    /// A node as the API server has it.
+    pub(super) fn current(&self, key: &Key) -> Option<Arc<Node>> {
+        let live = self.live.get(key.name.as_str()).cloned().map(Arc::new);
+        live.or_else(|| self.health.nodes.get(key))
     }
 
     /// A round whose writes are accepted and not stored in the cache: what it tells and writes.
@@ -103,19 +127,7 @@ impl Bench {
                     step => panic!("{step:?}"),
                 }
             }
-            let effect = |write: &Write| Effect {
-                kind: write.kind,
-                key: write.key.clone(),
-                subresource: write.subresource,
-                change: WriteEffect::Stored(self.stored.into()),
-                answer: None,
-            };
-            let effects: Vec<Effect> = plan.writes().map(effect).collect();
-            self.health.memory.record_effects(&Key::EMPTY, &effects);
-            let items: Vec<usize> = plan.writes().filter_map(|write| write.item).collect();
-            for item in items {
-                self.health.memory.commit_item(&Key::EMPTY, &plan.note, item);
-            }
+            self.accept(&plan, self.stored, |_| true);
             let look_again = plan.look_again;
             self.health.memory.commit(&Key::EMPTY, plan.note);
             if !look_again {
@@ -126,7 +138,29 @@ impl Bench {
         told
     }
 
-    fn end(&self) {
+    /// The memory learns that some writes of a plan are stored at this version.
+    pub(super) fn accept(
+        &self,
+        plan: &Plan<super::super::memory::Note>,
+        version: &str,
+        is_stored: impl Fn(&Write) -> bool,
+    ) {
+        let writes: Vec<&Write> = plan.writes().filter(|write| is_stored(write)).collect();
+        let effect = |write: &&Write| Effect {
+            kind: write.kind,
+            key: write.key.clone(),
+            subresource: write.subresource,
+            change: WriteEffect::Stored(version.into()),
+            answer: None,
+        };
+        let effects: Vec<Effect> = writes.iter().map(effect).collect();
+        self.health.memory.record_effects(&Key::EMPTY, &effects);
+        for item in writes.iter().filter_map(|write| write.item) {
+            self.health.memory.commit_item(&Key::EMPTY, &plan.note, item);
+        }
+    }
+
+    pub(super) fn end(&self) {
         let outcome = coxswain_machinery::framework::Outcome::Absent;
         let took = Duration::from_millis(3);
         let end = coxswain_machinery::framework::ReconcileEnd { outcome: &outcome, actions: &[], took };
@@ -138,28 +172,6 @@ impl Bench {
         let plan = self.plan();
         assert!(plan.look_again);
         self.health.memory.commit(&Key::EMPTY, plan.note);
-    }
-
-    /// A round whose writes all meet a conflict: when the next one comes.
-    fn conflicting_round(&self) -> Duration {
-        self.look();
-        let failure = |write: &Write| Failure {
-            what: write.to_string(),
-            verb: "patch",
-            subresource: write.subresource,
-            kind: write.kind,
-            key: write.key.clone(),
-            code: 409,
-            reason: "Conflict".into(),
-            message: "the object has been modified".to_owned(),
-            existing: None,
-        };
-        let failures: Vec<Failure> = self.plan().writes().map(failure).collect();
-        let plan = self.plan_after(&failures);
-        assert!(plan.steps.is_empty() && plan.end);
-        self.health.memory.commit(&Key::EMPTY, plan.note);
-        self.end();
-        plan.requeue_after.expect("a round always comes again")
     }
 
     async fn pass(&mut self, time: u64, mut each: impl FnMut(&mut Self)) -> Vec<String> {
@@ -395,25 +407,6 @@ async fn round_that_turns_silent_tells_of_new_nodes_and_gives_tokens_back() {
     bench.end();
     bench.renew("kube-node-lease", "well");
     assert_eq!(bench.round(), ["taints of lost"], "the token is there, and nothing is told twice");
-}
-
-#[tokio::test(start_paused = true)]
-async fn taint_of_a_node_that_is_back_is_tried_again_soon_after_a_conflict() {
-    let soon = Duration::from_millis(100);
-    let mut back = node("back", "a");
-    back.spec.taints.push(taint(UNREACHABLE, NO_EXECUTE));
-    let bench = Bench::new([back, node("well", "a")]);
-    for conflict in 0..5 {
-        assert_eq!(bench.conflicting_round(), soon, "{conflict}");
-    }
-    assert_eq!(bench.conflicting_round(), bench.health.period, "it does not help");
-    assert_eq!(bench.conflicting_round(), soon, "it begins again");
-    assert_eq!(bench.round(), ["taints of back"]);
-    // A node that is to be driven away is not urgent.
-    let mut lost = node("lost", "a");
-    set(&mut lost, "Ready", "Unknown");
-    let bench = Bench::new([lost, node("well", "a")]);
-    assert_eq!(bench.conflicting_round(), bench.health.period);
 }
 
 #[tokio::test(start_paused = true)]
