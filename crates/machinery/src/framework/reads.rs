@@ -216,6 +216,11 @@ impl ReadResult {
 }
 
 impl Reads {
+    /// Returns the number of reads that were made so far, failed ones included.
+    pub fn count(&self) -> usize {
+        self.found.len()
+    }
+
     /// An object that was read: `None` if that was not done, `Ok(None)` if it is not there. Where its resource is not
     /// served, that is an error.
     pub fn object(&self, kind: &'static Kind, key: &Key) -> Option<Result<Option<&AnyObject>, &ApiError>> {

@@ -170,7 +170,7 @@ impl Graph {
         let place = self.place_of(id);
         let lost = self.unlink(id);
         self.tell_owners(&lost, affected);
-        self.drop_unreferenced(&lost);
+        self.drop_unreferenced(lost.into_vec());
         let Some(node) = self.nodes.get_mut(id) else { return };
         if std::mem::take(&mut node.is_unseen) {
             self.unseen.remove(id, node.row);
@@ -363,6 +363,7 @@ impl Graph {
         }
         let lost = self.unlink(id);
         self.link(id, references);
+        self.outdate_searches(id);
         self.tell_owners(&lost, affected);
         let Some(node) = self.nodes.get(id) else { return };
         // Those that were there before too: one may have been taken out by an attempt and put back by a user in between.
@@ -373,7 +374,7 @@ impl Graph {
             // It may be part of another cycle now.
             affected.delete.push(node.uid.clone());
         }
-        self.drop_unreferenced(&lost);
+        self.drop_unreferenced(lost.into_vec());
     }
 
     fn is_linked(&self, id: NodeId, references: &[OwnerReference]) -> bool {
@@ -455,15 +456,19 @@ impl Graph {
         self.nodes.get_mut(id).map(|node| std::mem::take(&mut node.owners)).unwrap_or_default()
     }
 
-    /// Drops virtual nodes to which nobody refers any more.
-    fn drop_unreferenced(&mut self, lost: &[Edge]) {
-        for edge in lost {
-            let unreferenced =
-                |node: &Node| node.is_virtual() && !node.is_unseen && node.dependents().is_empty();
-            let owner = self.nodes.get(edge.owner).filter(|node| unreferenced(node));
-            if let Some(uid) = owner.map(|node| node.uid.clone()) {
-                self.searches.remove(&uid);
-                self.nodes.remove(edge.owner);
+    /// Drops these edges, virtual nodes to which nobody refers any more, and the places to which only these edges pointed.
+    fn drop_unreferenced(&mut self, lost: Vec<Edge>) {
+        for Edge { coordinates, owner, .. } in lost {
+            // Searches hold coordinates as long as an edge does.
+            drop(coordinates);
+            let Some(node) = self.nodes.get(owner) else { continue };
+            if node.is_virtual() && !node.is_unseen && node.dependents().is_empty() {
+                self.searches.remove(&node.uid);
+                self.nodes.remove(owner);
+            } else if !self.searches.is_empty()
+                && let Some(search) = self.searches.get_mut(&node.uid)
+            {
+                search.count_loss();
             }
         }
     }

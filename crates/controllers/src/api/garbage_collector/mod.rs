@@ -129,7 +129,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let hub = Arc::new(Hub { graph: Mutex::default(), unseen: Mutex::default(), sync_errors });
     let watches = (build.dynamic)(Arc::clone(&hub) as _);
     (build.debug)(page(&hub));
-    let attempts = |queue, attempt: fn(Uid) -> Attempt| Loop {
+    let attempts = |queue: &'static str, attempt: fn(Uid) -> Attempt| Loop {
         queue,
         kind: None,
         settings: LoopSettings {
@@ -140,7 +140,11 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         wake_ups: Vec::new(),
         reconcile: Arc::new(
             RoomAdapter::new(Attempts { hub: Arc::clone(&hub), watches: Arc::clone(&watches), attempt })
-                .remembered_by(Arc::new(Absences { hub: Arc::clone(&hub), watches: Arc::clone(&watches) })),
+                .remembered_by(Arc::new(Absences {
+                    hub: Arc::clone(&hub),
+                    watches: Arc::clone(&watches),
+                    searches: queue == DELETE,
+                })),
         ),
     };
     Ok(Built { loops: vec![attempts(DELETE, Attempt::Delete), attempts(ORPHAN, Attempt::Orphan)] })
@@ -345,13 +349,15 @@ struct Found {
 struct Absences {
     hub: Arc<Hub>,
     watches: Arc<DynamicWatches>,
+    /// Whether the attempts of the loop search for owners. The other loop's attempts for the same UID must not end a search.
+    searches: bool,
 }
 
 impl Memory<Found> for Absences {
     fn commit(&self, key: &Key, found: Found) {
         if found.is_unseen {
             self.hub.unseen.lock().add(key);
-        } else if !found.is_unknown {
+        } else if !found.is_unknown && self.searches {
             self.hub.unseen.lock().since.remove(key);
         }
         let mut affected = AffectedObjects::default();
@@ -360,7 +366,8 @@ impl Memory<Found> for Absences {
             let uid = Uid::from(&key.name);
             match found.turn {
                 Some(turn) => graph.record_turn(&uid, turn),
-                None => graph.end_search(&uid),
+                None if self.searches => graph.end_search(&uid),
+                None => {}
             }
             graph.record_absences(found.absent, &mut affected);
             if let Some((uid, blocker)) = found.blocker {
@@ -371,7 +378,7 @@ impl Memory<Found> for Absences {
     }
 
     fn ended(&self, key: &Key, ended: ReconcileEnd<'_>) {
-        if matches!(ended.outcome, Outcome::Absent) {
+        if self.searches && matches!(ended.outcome, Outcome::Absent) {
             self.hub.unseen.lock().since.remove(key);
             self.hub.graph.lock().end_search(&Uid::from(&key.name));
         }

@@ -35,11 +35,13 @@ const LONGEST_UNSEEN: Duration = Duration::from_secs(1000);
 /// Decides.
 pub fn plan(view: &View) -> Plan {
     match &view.subject {
-        Subject::Virtual { there, unknown, is_long, known_for } => {
+        // Keys that wait in the queue are reconciled first.
+        Subject::Search(_) | Subject::Virtual { is_outdated: true, .. } => {
+            Plan { requeue_after: Some(Duration::ZERO), has_more: true, ..Plan::default() }
+        }
+        Subject::Virtual { there, unknown, is_long, known_for, .. } => {
             unseen(*there, unknown.as_ref(), *is_long, *known_for)
         }
-        // Keys that wait in the queue are reconciled first.
-        Subject::Search(_) => Plan { requeue_after: Some(Duration::ZERO), has_more: true, ..Plan::default() },
         Subject::Candidate { facts, live, owners, is_restless } => {
             candidate(facts, live.meta(), owners, *is_restless)
         }

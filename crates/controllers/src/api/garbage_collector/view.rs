@@ -20,8 +20,14 @@ use coxswain_machinery::api::meta::{ORPHAN_FINALIZER, OwnerReference};
 use coxswain_machinery::api::{AnyObject, Kind};
 use coxswain_machinery::framework::{DeclaredRead, Observation, ObserveError, Read, Reads};
 use coxswain_machinery::model::Key;
+use coxswain_machinery::model::names::is_addressable;
 use coxswain_machinery::random::{HashMap, HashSet};
 use coxswain_machinery::wire::Str;
+
+/// Length in bytes of the longest name that a request can contain. The client refuses longer URIs.
+const LONGEST_NAME: usize = 60 << 10;
+/// Characters of a name that no request can contain which are shown in the reason.
+const SHOWN: usize = 64;
 
 /// What is to be attempted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -70,6 +76,8 @@ pub enum Subject {
         unknown: Option<String>,
         /// The search has taken several reconciles.
         is_long: bool,
+        /// References were added while the search took several reconciles.
+        is_outdated: bool,
         /// Time since the first live read that found the object.
         known_for: Duration,
     },
@@ -163,11 +171,8 @@ pub fn observe(
             _ => Ok(Observation::Nothing),
         },
         Attempt::Delete(uid) => match graph.search(uid) {
-            // All places of a search are listed at its beginning and at its end only.
-            Some(search) if search.is_long() => {
-                Ok(observe_virtual(graph, kinds, Some(search), Vec::new(), reads))
-            }
-            search => observe_deletable(graph, kinds, uid, search, changed, reads),
+            Some(search) => Ok(observe_search(uid, search, reads)),
+            None => observe_deletable(graph, kinds, uid, changed, reads),
         },
     }
 }
@@ -176,13 +181,12 @@ fn observe_deletable(
     graph: &Graph,
     kinds: &dyn Kinds,
     uid: &Uid,
-    search: Option<&OwnerSearch>,
     changed: bool,
     reads: &Reads,
 ) -> Result<Observation<View>, ObserveError> {
     match graph.subject(uid) {
         NodeFacts::Unknown => Ok(Observation::Nothing),
-        NodeFacts::Virtual(places) => Ok(observe_virtual(graph, kinds, search, places, reads)),
+        NodeFacts::Virtual(places) => Ok(observe_virtual(graph, kinds, places, reads)),
         NodeFacts::Object(facts) if facts.state.foreground_deleting => {
             observe_waiting(graph, kinds, facts, changed, reads)
         }
@@ -290,43 +294,63 @@ fn observe_orphaning(
     }
 }
 
-/// Reads an owner at these places and at the next ones of its search. One reconcile reads eight objects at most, because users choose the
-/// number of places and other keys wait meanwhile.
-fn observe_virtual(
-    graph: &Graph,
-    kinds: &dyn Kinds,
-    search: Option<&OwnerSearch>,
-    places: Vec<Place>,
-    reads: &Reads,
-) -> Observation<View> {
-    let mut targets: Vec<OwnerTarget> =
-        search.into_iter().flat_map(OwnerSearch::next_targets).cloned().collect();
-    let mut turn = SearchTurn { is_first: search.is_none(), taken: targets.len(), ..SearchTurn::default() };
-    let is_new = |place: &Place| search.is_none_or(|search| !search.knows(place));
-    turn.listed = places.into_iter().filter(is_new).collect();
-    add_targets(graph, kinds, &turn.listed, &mut targets, &mut turn.findings);
-    // Places may appear between two passes. The objects that were read already belong to this turn.
+/// Looks for an owner at all places to which references point. If these are more objects than one reconcile reads, a search begins.
+fn observe_virtual(graph: &Graph, kinds: &dyn Kinds, places: Vec<Place>, reads: &Reads) -> Observation<View> {
+    let (mut targets, mut turn) = (Vec::new(), SearchTurn::default());
+    add_targets(graph, kinds, &places, &mut targets, &mut turn.findings);
+    let needs = read_targets(targets, reads, &mut turn);
+    if !needs.is_empty() {
+        return Observation::Needs(needs);
+    }
+    if turn.left.is_empty() {
+        return end_of_search(turn.findings, false, false);
+    }
+    turn.listed = Some(places);
+    view(Subject::Search(turn))
+}
+
+/// Continues a search. Places to which references point since it began are left to the next search, so that each search ends.
+fn observe_search(uid: &Uid, search: &OwnerSearch, reads: &Reads) -> Observation<View> {
+    let (targets, through) = search.next_targets(uid);
+    let mut turn = SearchTurn { through, ..SearchTurn::default() };
+    let needs = read_targets(targets, reads, &mut turn);
+    if !needs.is_empty() {
+        return Observation::Needs(needs);
+    }
+    if !turn.left.is_empty() || !search.ends_with(through) {
+        return view(Subject::Search(turn));
+    }
+    let mut findings = search.findings(uid);
+    findings.add(turn.findings);
+    end_of_search(findings, true, search.is_outdated())
+}
+
+fn end_of_search(findings: OwnerFindings, is_long: bool, is_outdated: bool) -> Observation<View> {
+    let OwnerFindings { absent, there, unknown } = findings;
+    let subject = Subject::Virtual { there, unknown, is_long, is_outdated, known_for: Duration::ZERO };
+    Observation::View(View { subject, absent })
+}
+
+/// Adds the findings about these objects to the turn, or returns the reads that are needed first. One reconcile reads eight objects at
+/// most, because users choose the number of places and other keys wait meanwhile.
+fn read_targets(targets: Vec<OwnerTarget>, reads: &Reads, turn: &mut SearchTurn) -> Vec<DeclaredRead> {
+    // Places may change between two passes. The objects that were read already belong to this turn.
     let is_read = |target: &OwnerTarget| reads.object(target.kind, &target.key).is_some();
     let (read, unread): (Vec<OwnerTarget>, Vec<OwnerTarget>) = targets.into_iter().partition(is_read);
-    let room = READS_PER_TURN.saturating_sub(read.len());
+    // A reconcile has eight passes, and the last one must not read.
+    let room = match reads.count() {
+        0 => READS_PER_TURN,
+        count => (READS_PER_TURN - 1).saturating_sub(count),
+    };
     if room > 0 && !unread.is_empty() {
         let needs = unread.into_iter().take(room);
-        let needs = needs.map(|target| COLLECTOR_OBJECT.of(Read::Object(target.kind, target.key)));
-        return Observation::Needs(needs.collect());
+        return needs.map(|target| COLLECTOR_OBJECT.of(Read::Object(target.kind, target.key))).collect();
     }
     for target in read {
         add_finding(target, reads, &mut turn.findings);
     }
     turn.left = unread;
-    if !turn.left.is_empty() || search.is_some_and(OwnerSearch::is_long) {
-        return view(Subject::Search(turn));
-    }
-    let mut findings = search.map(|search| search.findings().clone()).unwrap_or_default();
-    findings.add(turn.findings);
-    let OwnerFindings { absent, there, unknown } = findings;
-    let is_long = search.is_some();
-    let subject = Subject::Virtual { there, unknown, is_long, known_for: Duration::ZERO };
-    Observation::View(View { subject, absent })
+    Vec::new()
 }
 
 /// Adds the objects to which these places lead, each once.
@@ -498,6 +522,11 @@ fn lead(graph: &Graph, kinds: &dyn Kinds, mut place: Place) -> Lead {
     };
     if kind.namespaced && place.namespace.is_empty() {
         return Lead::Owner(Owner::OutOfReach);
+    }
+    if !is_addressable(&place.coordinates.name) || place.coordinates.name.len() > LONGEST_NAME {
+        // The text of a search is bounded.
+        let start: String = place.coordinates.name.chars().take(SHOWN).collect();
+        return Lead::Owner(Owner::Unknown(format!("{kind}: invalid resource name {start:?}")));
     }
     if !kind.namespaced {
         place.namespace = Str::EMPTY;

@@ -1,5 +1,7 @@
 //! What the graph answers when an object is looked at.
 
+use std::sync::Arc;
+
 use super::absence::Place;
 use super::node::{Node, NodeId, State};
 use super::{Coordinates, Graph};
@@ -25,7 +27,7 @@ pub struct ObjectIdentity {
 pub enum NodeFacts {
     /// Nothing that the graph knows of.
     Unknown,
-    /// No object has been observed that has it; these are the places where references to it point, each once.
+    /// No object has been observed that has it; these are the places where references to it point.
     Virtual(Vec<Place>),
     /// An object.
     Object(ObjectFacts),
@@ -116,13 +118,15 @@ impl Graph {
         all
     }
 
-    fn places(&self, owner: &Node) -> Vec<Place> {
-        let mut seen: HashSet<(&Coordinates, &Str)> = HashSet::default();
+    /// Returns the places of references to this owner. Equal places are in the list once for each copy of their coordinates.
+    pub(super) fn places(&self, owner: &Node) -> Vec<Place> {
+        // By address: a search forgets coordinates with the last edge that has them, so each must be in the list.
+        let mut seen: HashSet<(*const Coordinates, &Str)> = HashSet::default();
         let mut places = Vec::new();
         for held in owner.dependents() {
             let Some(dependent) = self.nodes.get(held.node) else { continue };
             let Some(edge) = dependent.owners.get(held.edge as usize) else { continue };
-            if seen.insert((&edge.coordinates, &dependent.namespace)) {
+            if seen.insert((Arc::as_ptr(&edge.coordinates), &dependent.namespace)) {
                 places.push(Place::of(owner, edge, dependent));
             }
         }

@@ -103,7 +103,7 @@ impl Graph {
         for id in removed {
             self.take_out(id, Removal::Missed, affected);
         }
-        self.drop_unreferenced(&lost);
+        self.drop_unreferenced(lost);
     }
 
     /// Returns the largest subset of these nodes for which no owner waits and to which no node outside the subset refers.

@@ -221,7 +221,7 @@ async fn the_graph_is_shown_whole_or_in_part() {
 fn garbage_collector_measures_the_time_for_which_an_unseen_owner_is_known() {
     let sync_errors = IntCounter::new("errors", "Errors.").unwrap();
     let hub = Arc::new(Hub { graph: Mutex::default(), unseen: Mutex::default(), sync_errors });
-    let memory = Absences { hub: Arc::clone(&hub), watches: Arc::default() };
+    let memory = Absences { hub: Arc::clone(&hub), watches: Arc::default(), searches: true };
     let key = Key::new("", "uid");
     let at = |millis: u64| {
         let time = SteadyTime::default().plus(Duration::from_millis(millis));
@@ -247,4 +247,26 @@ fn garbage_collector_measures_the_time_for_which_an_unseen_owner_is_known() {
     let end = ReconcileEnd { outcome: &Outcome::Absent, actions: &[], took: Duration::ZERO };
     memory.ended(&key, end);
     assert_eq!(known_for(), 0);
+}
+
+/// Both loops have keys of the same UID if an orphaning owner went out of sight.
+#[test]
+fn attempt_to_orphan_ends_no_search_for_an_unseen_owner() {
+    let sync_errors = IntCounter::new("errors", "Errors.").unwrap();
+    let hub = Arc::new(Hub { graph: Mutex::default(), unseen: Mutex::default(), sync_errors });
+    let owner = object("owner");
+    let key = Key::new("", owner.uid.to_str());
+    let dependent = object("dependent").owned_by(&THING, &owner);
+    hub.graph.lock().observe(&THING, &dependent, &mut AffectedObjects::default());
+    hub.unseen.lock().add(&key);
+    let turn = SearchTurn { listed: Some(hub.graph.lock().owners(&dependent.uid)), ..SearchTurn::default() };
+    hub.graph.lock().record_turn(&owner.uid, turn);
+    let end = |searches: bool| {
+        let memory = Absences { hub: Arc::clone(&hub), watches: Arc::default(), searches };
+        memory.commit(&key, Found::default());
+        memory.ended(&key, ReconcileEnd { outcome: &Outcome::Absent, actions: &[], took: Duration::ZERO });
+        (hub.graph.lock().search(&owner.uid).is_some(), hub.unseen.lock().since.contains_key(&key))
+    };
+    assert_eq!(end(false), (true, true));
+    assert_eq!(end(true), (false, false));
 }

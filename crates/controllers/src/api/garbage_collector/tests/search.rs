@@ -150,16 +150,134 @@ fn search_for_a_cluster_scoped_owner_reads_it_once_for_all_namespaces() {
     assert_eq!(affected.len(), 20);
 }
 
+/// The end of a search after which another search follows at once.
+fn check_outdated(view: &View, plan: &Plan) {
+    assert!(matches!(view.subject, Subject::Virtual { is_outdated: true, .. }), "{view:?}");
+    assert_eq!((plan.requeue_after, plan.has_more), (Some(Duration::ZERO), true));
+    assert!(plan.retry.is_none() && plan.is_empty());
+}
+
 #[test]
-fn reference_that_appears_during_a_search_is_followed_before_its_end() {
+fn reference_that_appears_during_a_search_is_followed_by_the_next_search() {
     let mut searching = Searching::of(&[&dependent(12)]);
     searching.part();
     let late = object("late").owned_by(&THING, &owner("late-owner"));
     let _ = see(&mut searching.graph, &[&late]);
-    let (view, _, affected) = searching.turn();
-    assert!(matches!(view.subject, Subject::Virtual { .. }), "{view:?}");
-    assert_eq!((view.absent.len(), searching.read.len()), (13, 13));
-    assert_eq!(affected, ["uid-dependent", "uid-late"]);
+    let (view, plan, affected) = searching.turn();
+    check_outdated(&view, &plan);
+    assert_eq!((view.absent.len(), searching.read.len()), (12, 12));
+    assert_eq!(affected, ["uid-dependent"]);
+    let (view, plan, affected) = searching.turn();
+    assert!(matches!(view.subject, Subject::Virtual { is_outdated: false, .. }), "{view:?}");
+    assert_eq!((view.absent.len(), searching.read.len()), (1, 13));
+    assert_eq!(affected, ["uid-late"]);
+    assert!(plan.requeue_after.is_none() && !plan.has_more);
+}
+
+/// Its key is queued again, but the next reconcile of the search lists no places.
+#[test]
+fn reference_that_appears_before_the_first_part_is_recorded_is_followed_by_the_next_search() {
+    let mut searching = Searching::of(&[&dependent(12)]);
+    let mut reads = Reads::default();
+    for at in 0..READS_PER_TURN {
+        reads = reads.with_object(&THING, Key::new("a", format!("o{at}")), Ok(None));
+    }
+    let attempt = Attempt::Delete(uid(&owner("")));
+    let observed = observe(&searching.graph, &Discovered(resolve), &attempt, false, &reads);
+    let Ok(Observation::View(view)) = observed else { panic!("eight objects were read") };
+    let late = object("late").owned_by(&THING, &owner("late-owner"));
+    let _ = see(&mut searching.graph, &[&late]);
+    searching.commit(&view, &mut AffectedObjects::default());
+    let (view, plan, affected) = searching.turn();
+    check_outdated(&view, &plan);
+    assert_eq!(affected, ["uid-dependent"]);
+    assert_eq!(searching.turn().2, ["uid-late"]);
+}
+
+#[test]
+fn references_that_change_all_the_time_delay_other_dependents_by_one_search_at_most() {
+    let names = |round: usize, count: usize| {
+        let changing = (0..count).fold(object("dependent"), |changing, at| {
+            changing.owned_by(&THING, &owner(&format!("o{round}-{at}")))
+        });
+        changing.at(round as u64 + 1)
+    };
+    for count in [12, 100] {
+        let steady = object("steady").owned_by(&THING, &owner("steady-owner"));
+        let mut searching = Searching::of(&[&names(0, count), &steady]);
+        let mut affected = Vec::new();
+        for round in 1..=2 {
+            affected.extend(searching.turn().2);
+            let _ = see(&mut searching.graph, &[&names(round, count)]);
+        }
+        assert!(affected.contains(&"uid-steady".to_owned()), "{count} names: {affected:?}");
+        let again = searching.read.iter().filter(|key| key.name.as_str() == "steady-owner").count();
+        assert_eq!(again, 1);
+    }
+}
+
+#[test]
+fn search_holds_no_more_places_than_references_exist() {
+    let steady = object("steady").owned_by(&THING, &owner("steady-owner"));
+    let mut searching = Searching::of(&[&dependent(1000), &steady]);
+    searching.part();
+    let size = |searching: &Searching| searching.graph.search(&uid(&owner(""))).expect("a search").size();
+    assert_eq!(size(&searching), 1001);
+    let _ = see(&mut searching.graph, &[&dependent(12).at(2)]);
+    assert!(size(&searching) <= 2 * READS_PER_TURN + 12, "{} places", size(&searching));
+    let (view, plan, affected) = searching.turn();
+    check_outdated(&view, &plan);
+    assert_eq!(affected, ["uid-steady"], "the other references are new");
+    assert_eq!((view.absent.len(), searching.read.len()), (1, READS_PER_TURN + 1));
+}
+
+#[test]
+fn two_dependents_at_one_place_are_affected_although_one_of_them_changes() {
+    let other = object("other").owned_by(&THING, &owner("o10"));
+    let mut searching = Searching::of(&[&dependent(12), &other]);
+    searching.part();
+    let _ = see(&mut searching.graph, &[&dependent(1).at(2)]);
+    assert_eq!(searching.turn().2, ["uid-other"]);
+}
+
+#[test]
+fn places_that_change_between_passes_do_not_raise_the_number_of_reads_or_passes() {
+    let mut searching = Searching::of(&[&dependent(1)]);
+    let (attempt, mut reads) = (Attempt::Delete(uid(&owner(""))), Reads::default());
+    for pass in 1_u64..=8 {
+        match observe(&searching.graph, &Discovered(resolve), &attempt, false, &reads) {
+            Ok(Observation::Needs(needs)) => {
+                for read in needs.into_iter().map(Read::from) {
+                    let Read::Object(kind, key) = read else { panic!("{read:?}") };
+                    reads = reads.with_object(kind, key, Ok(None));
+                }
+            }
+            Ok(Observation::View(_)) => {
+                assert!(reads.count() <= READS_PER_TURN, "{} reads", reads.count());
+                return;
+            }
+            other => panic!("{other:?}"),
+        }
+        let renamed = object("dependent").owned_by(&THING, &owner(&format!("other-{pass}")));
+        let _ = see(&mut searching.graph, &[&renamed.at(pass + 1)]);
+    }
+    panic!("no plan after eight passes");
+}
+
+#[test]
+fn names_that_no_request_can_contain_cost_no_read_and_no_memory() {
+    let long = "x".repeat(100_000);
+    let names = (0..20).map(|at| format!("a/{at}")).chain((0..20).map(|at| format!("{long}{at}")));
+    let odd = names.fold(object("odd"), |odd, name| odd.owned_by(&THING, &owner(&name)));
+    let mut searching = Searching::of(&[&odd]);
+    let (view, plan, _) = searching.turn();
+    assert!(matches!(view.subject, Subject::Virtual { unknown: Some(_), .. }), "{view:?}");
+    assert!(searching.read.is_empty() && !searching.is_under_way());
+    assert!(plan.retry.is_some_and(|why| why.contains("invalid resource name") && why.len() < 512));
+
+    let mut searching = Searching::of(&[&odd, &dependent(12)]);
+    searching.part();
+    assert_eq!(searching.graph.search(&uid(&owner(""))).expect("a search").size(), 12);
 }
 
 #[test]

@@ -99,7 +99,8 @@ fn orphaning_owner_whose_group_has_just_returned_waits_for_its_dependents() {
 fn garbage_collector_looks_less_and_less_often_for_an_owner_that_no_watch_shows() {
     let delay = |seconds: u64| {
         let known_for = Duration::from_secs(seconds);
-        let subject = Subject::Virtual { there: true, unknown: None, is_long: false, known_for };
+        let subject =
+            Subject::Virtual { there: true, unknown: None, is_long: false, is_outdated: false, known_for };
         plan(&View { subject, absent: Vec::new() }).requeue_after.unwrap().as_secs()
     };
     assert_eq!([0, 1, 30, 60, 120, 960, 9000].map(delay), [30, 30, 30, 60, 120, 960, 1000]);
