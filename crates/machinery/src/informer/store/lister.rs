@@ -128,7 +128,7 @@ impl<T: Object> Labeled<T> {
     }
 
     /// The objects of a namespace that a selector selects, in no order. The match runs with the contents locked, and takes time by the
-    /// objects' labels, not by the selector's length.
+    /// objects' labels, not by the selector's length, except for comparisons of numbers.
     pub fn select(&self, namespace: &str, selector: &Selector) -> Vec<Arc<T>> {
         self.find(namespace, selector.common(), |labels| selector.matches(labels))
     }
