@@ -1,5 +1,6 @@
 //! `meta/v1`: what every object carries, selectors, and the API server's `Status`.
 
+pub use super::expressions::Expressions;
 use crate::wire::{Labels, Str, Time, Uid, message};
 
 /// Finalizer of an object that is deleted in the foreground. The garbage collector removes it when no dependent blocks the deletion.
@@ -64,7 +65,7 @@ message! {
         /// Exact matches.
         1 => match_labels: Labels,
         /// Set expressions, all of which must hold.
-        2 => match_expressions: Vec<LabelSelectorRequirement>,
+        2 => match_expressions: Expressions,
     }
 
     /// One expression of a label query.

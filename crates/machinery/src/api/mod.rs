@@ -19,6 +19,7 @@ pub mod document;
 pub mod dynamic;
 pub mod endpoints;
 pub mod events;
+mod expressions;
 pub mod indexes;
 mod kind;
 pub mod kinds;

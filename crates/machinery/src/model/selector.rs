@@ -5,13 +5,23 @@
 use std::fmt;
 
 use super::names::{is_label_key, is_label_value};
-use crate::api::meta::LabelSelector;
+use crate::api::meta::{LabelSelector, LabelSelectorRequirement};
 use crate::wire::{Labels, Str};
+
+mod matcher;
+
+pub use matcher::Matcher;
+
+/// Requirements that are matched one by one. A longer selector is matched by its [`Matcher`].
+const FEW: usize = 8;
 
 /// A compiled label selector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector {
+    /// In the order in which they are written.
     requirements: Vec<Requirement>,
+    /// The same requirements, if there are more than [`FEW`].
+    matcher: Option<Box<Matcher>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +47,12 @@ struct Values(Box<[Str]>);
 impl Values {
     fn contain(&self, value: &Str) -> bool {
         self.0.binary_search(value).is_ok()
+    }
+
+    /// The values that are in both. Takes time by the shorter of the two.
+    fn intersection(self, other: Self) -> Self {
+        let (short, long) = if self.0.len() < other.0.len() { (self, other) } else { (other, self) };
+        Self(short.0.into_vec().into_iter().filter(|value| long.contain(value)).collect())
     }
 }
 
@@ -68,9 +84,63 @@ impl Requirement {
         }
         Ok(Self { key, test })
     }
+
+    /// Compiles an expression of a label selector.
+    ///
+    /// # Errors
+    /// See [`Selector::compile`].
+    fn of(expression: &LabelSelectorRequirement) -> Result<Self, SelectorError> {
+        #[cfg(test)]
+        COMPILED.set(COMPILED.get() + 1);
+        let values = || expression.values.iter().cloned().collect();
+        let test = match (expression.operator.as_str(), expression.values.is_empty()) {
+            ("In", false) => Test::In(values()),
+            ("NotIn", false) => Test::NotIn(values()),
+            ("Exists", true) => Test::Exists,
+            ("DoesNotExist", true) => Test::DoesNotExist,
+            ("In" | "NotIn", true) => {
+                return Err(SelectorError(format!(
+                    "operator {} on key {:?} needs values",
+                    expression.operator, expression.key
+                )));
+            }
+            ("Exists" | "DoesNotExist", false) => {
+                return Err(SelectorError(format!(
+                    "operator {} on key {:?} takes no values",
+                    expression.operator, expression.key
+                )));
+            }
+            (other, _) => {
+                return Err(SelectorError(format!(
+                    "invalid operator {other:?} on key {:?}; allowed: In, NotIn, Exists, DoesNotExist",
+                    expression.key
+                )));
+            }
+        };
+        Self::new(expression.key.clone(), test)
+    }
+
+    /// Whether `labels` satisfy it.
+    fn is_met(&self, labels: &Labels) -> bool {
+        let value = labels.value_of(&self.key);
+        match &self.test {
+            Test::In(values) => value.is_some_and(|value| values.contain(value)),
+            Test::NotIn(values) => value.is_none_or(|value| !values.contain(value)),
+            Test::Exists => value.is_some(),
+            Test::DoesNotExist => value.is_none(),
+            Test::GreaterThan(least) => number(value).is_some_and(|value| value > *least),
+            Test::LessThan(most) => number(value).is_some_and(|value| value < *most),
+        }
+    }
 }
 
 impl Selector {
+    fn of(requirements: Vec<Requirement>) -> Self {
+        let is_long = requirements.len() > FEW;
+        let matcher = is_long.then(|| Box::new(Matcher::new(requirements.clone())));
+        Self { requirements, matcher }
+    }
+
     /// Compiles a selector. An empty one selects everything, as in `metav1.LabelSelector`.
     ///
     /// # Errors
@@ -82,34 +152,9 @@ impl Selector {
             .map(|(key, value)| Requirement::new(key.clone(), Test::In(Values::from_iter([value.clone()]))));
         let mut requirements = exact.collect::<Result<Vec<_>, _>>()?;
         for expression in &selector.match_expressions {
-            let values = || expression.values.iter().cloned().collect();
-            let test = match (expression.operator.as_str(), expression.values.is_empty()) {
-                ("In", false) => Test::In(values()),
-                ("NotIn", false) => Test::NotIn(values()),
-                ("Exists", true) => Test::Exists,
-                ("DoesNotExist", true) => Test::DoesNotExist,
-                ("In" | "NotIn", true) => {
-                    return Err(SelectorError(format!(
-                        "operator {} on key {:?} needs values",
-                        expression.operator, expression.key
-                    )));
-                }
-                ("Exists" | "DoesNotExist", false) => {
-                    return Err(SelectorError(format!(
-                        "operator {} on key {:?} takes no values",
-                        expression.operator, expression.key
-                    )));
-                }
-                (other, _) => {
-                    return Err(SelectorError(format!(
-                        "invalid operator {other:?} on key {:?}; allowed: In, NotIn, Exists, DoesNotExist",
-                        expression.key
-                    )));
-                }
-            };
-            requirements.push(Requirement::new(expression.key.clone(), test)?);
+            requirements.push(Requirement::of(expression)?);
         }
-        Ok(Self { requirements })
+        Ok(Self::of(requirements))
     }
 
     /// Compiles a selector that is written as text, as in the status of a scale: `app=web,tier in (a,b),!old,size>3`. An empty one
@@ -121,12 +166,12 @@ impl Selector {
         let mut tokens = Tokens(text);
         let mut requirements = Vec::new();
         if tokens.clone().next() == Token::End {
-            return Ok(Self { requirements });
+            return Ok(Self::of(requirements));
         }
         loop {
             requirements.push(tokens.requirement()?);
             match tokens.next() {
-                Token::End => return Ok(Self { requirements }),
+                Token::End => return Ok(Self::of(requirements)),
                 Token::Comma => {}
                 other => return Err(unexpected(other)),
             }
@@ -150,17 +195,10 @@ impl Selector {
 
     /// Whether `labels` satisfy every requirement.
     pub fn matches(&self, labels: &Labels) -> bool {
-        self.requirements.iter().all(|requirement| {
-            let value = labels.value_of(&requirement.key);
-            match &requirement.test {
-                Test::In(values) => value.is_some_and(|value| values.contain(value)),
-                Test::NotIn(values) => value.is_none_or(|value| !values.contain(value)),
-                Test::Exists => value.is_some(),
-                Test::DoesNotExist => value.is_none(),
-                Test::GreaterThan(least) => number(value).is_some_and(|value| value > *least),
-                Test::LessThan(most) => number(value).is_some_and(|value| value < *most),
-            }
-        })
+        match &self.matcher {
+            Some(matcher) => matcher.matches(labels),
+            None => self.requirements.iter().all(|requirement| requirement.is_met(labels)),
+        }
     }
 }
 
@@ -320,6 +358,12 @@ impl fmt::Display for Selector {
         }
         Ok(())
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Expressions that this thread has compiled.
+    pub(crate) static COMPILED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::api::policy::PodDisruptionBudget;
 use crate::api::{IndexKeys, Object};
 use crate::wire::{Labels, Str};
 
-use super::selector::Selector;
+use super::names::{is_label_key, is_label_value};
 
 /// An object that selects others of its namespace by their labels.
 pub trait Selects: Object {
@@ -128,10 +128,12 @@ pub fn has_all(selector: &Labels, labels: &Labels) -> bool {
 
 /// Whether a selector is usable and not empty, and selects what has these labels.
 pub fn matches(selector: &LabelSelector, labels: &Labels) -> bool {
-    // Most miss by their labels, which need not be compiled.
-    let may_match = selector.match_labels.iter().all(|(label, value)| labels.get(label) == Some(value));
-    may_match
-        && Selector::compile(selector).is_ok_and(|selector| !selector.is_empty() && selector.matches(labels))
+    let LabelSelector { match_labels, match_expressions } = selector;
+    // Most miss by their labels, so the expressions are matched last.
+    !is_empty(selector)
+        && match_labels.iter().all(|(label, value)| labels.get(label) == Some(value))
+        && match_labels.iter().all(|(label, value)| is_label_key(label) && is_label_value(value))
+        && match_expressions.matches(labels)
 }
 
 /// What everything that a label selector selects has in common.
@@ -184,7 +186,11 @@ mod tests {
 
     use super::*;
     use crate::api::AnyObject;
+    use crate::api::kinds::REPLICA_SETS;
     use crate::api::meta::LabelSelectorRequirement;
+    use crate::framework::Selecting;
+    use crate::informer::Store;
+    use crate::model::selector::{COMPILED, Selector};
 
     fn labels(pairs: &[(u8, u8)]) -> Labels {
         let text = |letter: char, number: &u8| Str::from(format!("{letter}{number}"));
@@ -209,7 +215,7 @@ mod tests {
             operator: "Exists".into(),
             ..LabelSelectorRequirement::default()
         };
-        let match_expressions = vec![exists];
+        let match_expressions = vec![exists].into();
         assert_eq!(filed(set(LabelSelector { match_expressions, ..LabelSelector::default() })), ["ns/="]);
         let mut service = Service::default();
         assert!(filed_under::<Service>(&service).is_empty() && !service.selects(&labels(&[(1, 1)])));
@@ -238,12 +244,42 @@ mod tests {
         assert!(budget.selects(&labels(&[(1, 1), (2, 1)])) && !budget.selects(&labels(&[(1, 2)])));
     }
 
+    #[test]
+    fn a_selector_of_expressions_is_compiled_once_for_each_version_of_its_object() {
+        let store = Arc::new(Store::new(&REPLICA_SETS));
+        let selecting = Selecting::<ReplicaSet>::new(&store);
+        let update = |version: &str| {
+            let absent = |number: u8| LabelSelectorRequirement {
+                key: Str::from(format!("a{number}")),
+                operator: "DoesNotExist".into(),
+                ..LabelSelectorRequirement::default()
+            };
+            let match_expressions = (0..100).map(absent).collect::<Vec<_>>().into();
+            let mut held = set(LabelSelector { match_expressions, ..LabelSelector::default() });
+            held.metadata.name = "web".into();
+            held.metadata.resource_version = version.into();
+            let held: AnyObject = Arc::new(held);
+            store.upsert(&held);
+        };
+        let mut found = 0;
+        let before = COMPILED.get();
+        for version in ["1", "2"] {
+            update(version);
+            for pod in 0..50 {
+                let labels = labels(&[(0, pod)]);
+                let meta = ObjectMeta { namespace: "ns".into(), labels, ..ObjectMeta::default() };
+                selecting.keys(&meta, &mut |_| found += 1);
+            }
+        }
+        assert_eq!((found, COMPILED.get() - before), (100, 200));
+    }
+
     proptest! {
         /// The index never misses one that selects.
         #[test]
         fn whatever_selects_is_found(
             selector in prop::collection::vec((0_u8..3, 0_u8..2), 0..3),
-            expressions in prop::collection::vec((0_u8..3, 0_usize..4, 0_u8..2), 0..3),
+            expressions in prop::collection::vec((0_u8..3, 0_usize..4, 0_u8..2), 0..6),
             object in prop::collection::vec((0_u8..3, 0_u8..2), 0..4),
         ) {
             let match_expressions = expressions.iter().map(|(label, operator, value)| {
@@ -251,7 +287,7 @@ mod tests {
                 let operator = ["In", "NotIn", "Exists", "DoesNotExist"][*operator].into();
                 LabelSelectorRequirement { key: Str::from(format!("l{label}")), operator, values }
             });
-            let match_expressions = match_expressions.collect();
+            let match_expressions = match_expressions.collect::<Vec<_>>().into();
             let set = set(LabelSelector { match_labels: labels(&selector), match_expressions });
             let meta = ObjectMeta { namespace: "ns".into(), labels: labels(&object), ..ObjectMeta::default() };
             let compiled = Selector::compile(&set.spec.selector).unwrap();

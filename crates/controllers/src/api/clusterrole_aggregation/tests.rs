@@ -176,7 +176,8 @@ fn an_invalid_selector_keeps_the_role_as_it_is() {
             key: "x".into(),
             operator: "Near".into(),
             values: Vec::new(),
-        }],
+        }]
+        .into(),
         ..LabelSelector::default()
     };
     let roles = [

@@ -12,8 +12,8 @@ use coxswain_machinery::framework::{Observation, Reads};
 use coxswain_machinery::informer::Awaited;
 use coxswain_machinery::model::selector::Selector;
 use coxswain_machinery::model::{Failure, Key};
-use coxswain_machinery::random::HashSet;
-use coxswain_machinery::wire::{IntOrString, Labels, Str};
+use coxswain_machinery::random::{HashMap, HashSet};
+use coxswain_machinery::wire::{IntOrString, Str};
 
 /// A budget and what concerns it.
 #[derive(Clone, Debug)]
@@ -78,17 +78,12 @@ pub(super) fn asks_for_replicas(spec: &PodDisruptionBudgetSpec) -> bool {
 
 /// Those of the pods that other budgets select, too, if this is the first of them by name.
 fn shared(room: &Controller, key: &Key, pods: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
-    let mut last: Option<(&Labels, bool)> = None;
+    // Pods of one template have the same labels.
+    let mut remembered = HashMap::<&[(Str, Str)], bool>::default();
     let mut shared = Vec::new();
     for pod in pods {
-        let labels = &pod.metadata.labels;
-        // Pods of one template have the same labels, and mostly come one after the other.
-        let is_shared = match last {
-            Some((held, is_shared)) if held == labels => is_shared,
-            _ => speaks_of(room, key, pod),
-        };
-        last = Some((labels, is_shared));
-        if is_shared {
+        let labels = pod.metadata.labels.as_slice();
+        if *remembered.entry(labels).or_insert_with(|| speaks_of(room, key, pod)) {
             shared.push(Arc::clone(pod));
         }
     }

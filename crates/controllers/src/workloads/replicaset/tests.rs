@@ -105,7 +105,8 @@ fn a_selector_that_is_unusable_waits_for_a_change() {
             key: "app".into(),
             operator: "Like".into(),
             values: Vec::new(),
-        }];
+        }]
+        .into();
     });
     for (set, what) in [(empty, "empty"), (invalid, "Like")] {
         let bench = Bench::new();

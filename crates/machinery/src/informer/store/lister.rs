@@ -127,7 +127,8 @@ impl<T: Object> Labeled<T> {
         &self.0.index.store
     }
 
-    /// The objects of a namespace that a selector selects, in no order.
+    /// The objects of a namespace that a selector selects, in no order. The match runs with the contents locked, and takes time by the
+    /// objects' labels, not by the selector's length, except for comparisons of numbers.
     pub fn select(&self, namespace: &str, selector: &Selector) -> Vec<Arc<T>> {
         self.find(namespace, selector.common(), |labels| selector.matches(labels))
     }

@@ -139,7 +139,7 @@ fn label_selectors_are_never_read_differently() {
     }
     fn read(text: &str) -> Option<Value> {
         let (mut selector, mut rest) = (LabelSelector::default(), text);
-        let mut labels = Vec::new();
+        let (mut labels, mut expressions) = (Vec::new(), Vec::new());
         while !rest.is_empty() {
             let (part, after) = rest.split_once(SEPARATOR).unwrap_or((rest, ""));
             rest = after;
@@ -152,12 +152,13 @@ fn label_selectors_are_never_read_differently() {
                 [operator, key, ref values @ ..] => {
                     let values = values.iter().map(|value| Str::from(*value)).collect();
                     let (key, operator) = (key.into(), operator.into());
-                    selector.match_expressions.push(LabelSelectorRequirement { key, operator, values });
+                    expressions.push(LabelSelectorRequirement { key, operator, values });
                 }
                 _ => return None,
             }
         }
         selector.match_labels = labels.into_iter().collect();
+        selector.match_expressions = expressions.into();
         Some(shown(&Selector::compile(&selector).ok()?, rest))
     }
     let seeds = &[

@@ -65,7 +65,8 @@ fn keys_and_values_that_no_label_has_are_errors() {
     let compiled = |operator: &str, key: &str, values: &[&str]| {
         let values = values.iter().map(|value| Str::from(*value)).collect();
         let requirement = LabelSelectorRequirement { key: key.into(), operator: operator.into(), values };
-        let selector = LabelSelector { match_expressions: vec![requirement], ..LabelSelector::default() };
+        let selector =
+            LabelSelector { match_expressions: vec![requirement].into(), ..LabelSelector::default() };
         Selector::compile(&selector).map(|selector| selector.to_string()).map_err(|error| error.to_string())
     };
     assert_eq!(compiled("NotIn", "app", &["web"]), Ok("app notin (web)".to_owned()));
@@ -75,4 +76,44 @@ fn keys_and_values_that_no_label_has_are_errors() {
     let labels =
         LabelSelector { match_labels: [("app", "a b")].into_iter().collect(), ..LabelSelector::default() };
     assert!(Selector::compile(&labels).is_err());
+}
+
+#[test]
+fn a_long_selector_matches_what_all_of_its_requirements_match() {
+    let parts = [
+        "app",
+        "app=web",
+        "app in (web,db)",
+        "app in (db,web,x)",
+        "!old",
+        "!older",
+        "tier!=a",
+        "tier notin (a,b)",
+        "tier!=c",
+        "size>3",
+        "size<9",
+    ];
+    for text in [
+        "app=web,size=5",
+        "app=web,size=5,tier=d",
+        "app=web,size=5,tier=d,a=b,c=d,e=f,g=h",
+        "app=web,size=5,tier=b",
+        "app=web,size=5,tier=c,a=b,c=d,e=f,g=h",
+        "app=db,size=5",
+        "app=web,size=2",
+        "app=web",
+        "size=5",
+        "app=web,size=5,old=",
+        "app=web,size=5,older=1,a=b,c=d,e=f,g=h",
+        "",
+    ] {
+        let labels: Labels = text.split(',').filter_map(|pair| pair.split_once('=')).collect();
+        let each = |part: &&str| Selector::parse(part).unwrap().matches(&labels);
+        let long = Selector::parse(&parts.join(",")).unwrap();
+        assert!(long.matcher.is_some());
+        assert_eq!(long.matches(&labels), parts.iter().all(each), "{text}");
+        // A label that is both needed and refused is nowhere.
+        let none = Selector::parse(&format!("{},!app", parts.join(","))).unwrap();
+        assert!(!none.matches(&labels), "{text}");
+    }
 }

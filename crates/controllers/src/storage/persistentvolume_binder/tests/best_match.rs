@@ -117,7 +117,8 @@ fn what_is_free_must_be_available_and_of_the_class_and_have_the_labels() {
         key: "a".into(),
         operator: "Near".into(),
         ..LabelSelectorRequirement::default()
-    }];
+    }]
+    .into();
     assert!(best(&wants, false, &[]).is_err());
 }
 

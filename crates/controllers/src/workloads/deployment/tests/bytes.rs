@@ -85,7 +85,8 @@ fn the_new_replica_set_is_the_deployments_template_with_the_hash() {
                 key: "app".into(),
                 operator: "Exists".into(),
                 values: vec![],
-            }];
+            }]
+            .into();
     });
     let hash = Template::new(&deployment.spec.template).unwrap().hash(None);
     let body = bodies(&plan_of(&deployment, &[])).remove(0);

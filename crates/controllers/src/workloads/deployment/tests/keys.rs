@@ -245,7 +245,7 @@ fn an_invalid_selector_waits_for_a_change() {
     let odd = deployment(|deployment| {
         let requirement =
             coxswain_machinery::api::meta::LabelSelectorRequirement { key: "a".into(), ..Default::default() };
-        deployment.spec.selector.match_expressions = vec![requirement];
+        deployment.spec.selector.match_expressions = vec![requirement].into();
     });
     let error = view::observe(&Stores::with(&odd).room, &Key::new("default", "web"), &[], &Reads::default())
         .err()

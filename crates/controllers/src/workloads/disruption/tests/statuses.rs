@@ -75,7 +75,7 @@ fn an_empty_selector_selects_all_and_an_absent_one_nothing() {
     assert_eq!(select(|budget| budget.spec.selector = Some(Box::default())), all);
     let unusable = select(|budget| {
         let odd = LabelSelectorRequirement { key: "a".into(), operator: "Odd".into(), ..Default::default() };
-        budget.spec.selector.as_mut().unwrap().match_expressions.push(odd);
+        budget.spec.selector.as_mut().unwrap().match_expressions = vec![odd].into();
     });
     let [event, status] = unusable.as_slice() else { panic!("{unusable:?}") };
     assert!(event.starts_with("Warning NoPods web: Failed to get pods: "), "{event}");

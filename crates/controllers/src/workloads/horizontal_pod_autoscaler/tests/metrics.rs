@@ -112,7 +112,8 @@ fn series_of_external_metrics_are_added_up() {
             key: "k".into(),
             operator: "In".into(),
             values: vec!["x".into(), "y".into()],
-        }],
+        }]
+        .into(),
     };
     average.external.as_mut().unwrap().metric.selector = Some(Box::new(selector));
     let mut held = bench(average, "/apis/external", series(&["20", "21"]));
