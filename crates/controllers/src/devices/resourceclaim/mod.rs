@@ -31,6 +31,7 @@ use coxswain_machinery::framework::{
     Watch, wake,
 };
 
+mod by_entry;
 mod claim;
 mod departed;
 mod keys;

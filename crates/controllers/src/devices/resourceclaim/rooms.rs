@@ -12,6 +12,7 @@ use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::scheduling::PodGroup;
 use coxswain_machinery::framework::{Observation, ObserveError, Reads, Room};
 use coxswain_machinery::model::{Failure, Key, Plan};
+use coxswain_machinery::random::HashMap;
 use coxswain_machinery::wire::Str;
 
 /// The room of pods.
@@ -62,17 +63,23 @@ impl Room<Note> for GroupRoom {
     }
 }
 
+/// Files what the status of an owner says of its entries by their names. The first of several of one name counts.
+fn by_name<'a>(statuses: impl Iterator<Item = (&'a Str, Option<&'a Str>)>) -> HashMap<&'a Str, Recorded> {
+    let mut recorded = HashMap::default();
+    for (entry, claim) in statuses {
+        recorded.entry(entry).or_insert_with(|| Recorded::of(claim));
+    }
+    recorded
+}
+
 fn of_pod(pod: &Pod) -> Owner {
-    let recorded = |entry: &Str| {
-        let statuses = &pod.status.resource_claim_statuses;
-        let made = statuses.iter().find(|made| made.name == *entry);
-        made.map_or(Recorded::Nothing, |made| Recorded::of(made.resource_claim_name.as_ref()))
-    };
+    let statuses = pod.status.resource_claim_statuses.iter();
+    let recorded = by_name(statuses.map(|made| (&made.name, made.resource_claim_name.as_ref())));
     let entries = pod.shape.resource_claims.iter().map(|entry| Entry {
         name: entry.name.clone(),
         claim: entry.claim.clone(),
         template: entry.template.clone(),
-        recorded: recorded(&entry.name),
+        recorded: recorded.get(&entry.name).cloned().unwrap_or(Recorded::Nothing),
     });
     Owner {
         kind: &PODS,
@@ -83,16 +90,13 @@ fn of_pod(pod: &Pod) -> Owner {
 }
 
 fn of_group(group: &PodGroup) -> Owner {
-    let recorded = |entry: &Str| {
-        let statuses = &group.status.resource_claim_statuses;
-        let made = statuses.iter().find(|made| made.name == *entry);
-        made.map_or(Recorded::Nothing, |made| Recorded::of(made.resource_claim_name.as_ref()))
-    };
+    let statuses = group.status.resource_claim_statuses.iter();
+    let recorded = by_name(statuses.map(|made| (&made.name, made.resource_claim_name.as_ref())));
     let entries = group.spec.resource_claims.iter().map(|entry| Entry {
         name: entry.name.clone(),
         claim: entry.resource_claim_name.clone(),
         template: entry.resource_claim_template_name.clone(),
-        recorded: recorded(&entry.name),
+        recorded: recorded.get(&entry.name).cloned().unwrap_or(Recorded::Nothing),
     });
     Owner { kind: &POD_GROUPS, metadata: group.metadata.clone(), entries: entries.collect(), reserves: false }
 }

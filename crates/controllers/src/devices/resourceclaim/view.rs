@@ -3,15 +3,16 @@
 
 use std::sync::Arc;
 
+use super::by_entry::ClaimsByEntry;
 use crate::live_reads::DEVICE_CLAIM;
 use coxswain_machinery::api::Kind;
 use coxswain_machinery::api::kinds::{POD_GROUPS, PODS, RESOURCE_CLAIMS};
-use coxswain_machinery::api::meta::{ObjectMeta, OwnerReference};
+use coxswain_machinery::api::meta::ObjectMeta;
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::resource::{
     ResourceClaim, ResourceClaimConsumer, ResourceClaimSpec, ResourceClaimTemplate,
 };
-use coxswain_machinery::api::scheduling::PodGroup;
+use coxswain_machinery::api::scheduling::{PodGroup, PodGroupResourceClaim};
 use coxswain_machinery::framework::{DeclaredRead, Observation, ObserveError, Read, Reads};
 use coxswain_machinery::informer::{Dependents, Lister, downcast};
 use coxswain_machinery::model::Key;
@@ -39,7 +40,12 @@ pub(super) struct Membership {
     name: Str,
     /// `None` if the cache lacks it.
     group: Option<Arc<PodGroup>>,
+    /// Entries of the PodGroup.
+    group_entries: HashSet<EntrySource>,
 }
+
+/// Name of an entry, the claim that it names, and the template that it names.
+type EntrySource = (Str, Option<Str>, Option<Str>);
 
 /// What claims are made for.
 #[derive(Clone, Debug)]
@@ -140,7 +146,20 @@ impl Rooms {
         let groups = self.groups.as_ref()?;
         let name = Some(&pod.shape.pod_group).filter(|name| !name.is_empty())?;
         let group = groups.get(&Key::new(pod.metadata.namespace.clone(), name.clone()));
-        Some(Membership { name: name.clone(), group })
+        let entries = group.iter().flat_map(|group| &group.spec.resource_claims);
+        let source = |held: &PodGroupResourceClaim| {
+            (held.name.clone(), held.resource_claim_name.clone(), held.resource_claim_template_name.clone())
+        };
+        let group_entries = entries.map(source).collect();
+        Some(Membership { name: name.clone(), group, group_entries })
+    }
+
+    /// The claims that were made for an owner: in this reconcile, or as the cache has them.
+    fn claims_of(&self, owner: &ObjectMeta, kind: &Kind, read: &Reads) -> ClaimsByEntry {
+        let answers = read.written().iter().filter_map(|effect| effect.answer.clone());
+        let answers = answers.filter_map(downcast::<ResourceClaim>);
+        let held = self.by_controller.with_uid_of(ControllerKey::of(owner, kind));
+        ClaimsByEntry::of(owner, kind, answers.chain(held))
     }
 
     /// An owner, and what there is of its entries.
@@ -150,7 +169,15 @@ impl Rooms {
         membership: Option<&Membership>,
         read: &Reads,
     ) -> Result<Observation<View>, ObserveError> {
-        let mut look = Look { rooms: self, owner: &owner, membership, read, needs: Vec::new() };
+        let mut look = Look {
+            rooms: self,
+            owner: &owner,
+            membership,
+            read,
+            own_claims: None,
+            group_claims: None,
+            needs: Vec::new(),
+        };
         let mut found = Vec::with_capacity(owner.entries.len());
         for entry in &owner.entries {
             found.push(look.find(entry)?);
@@ -171,10 +198,14 @@ struct Look<'a> {
     owner: &'a Owner,
     membership: Option<&'a Membership>,
     read: &'a Reads,
+    /// Claims that were made for the owner; `None` until an entry needs them.
+    own_claims: Option<ClaimsByEntry>,
+    /// Claims that were made for its PodGroup; `None` until an entry needs them.
+    group_claims: Option<ClaimsByEntry>,
     needs: Vec<DeclaredRead>,
 }
 
-impl Look<'_> {
+impl<'a> Look<'a> {
     fn find(&mut self, entry: &Entry) -> Result<Found, ObserveError> {
         if let Some(claim) = &entry.claim {
             return Ok(Found::Given(claim.clone()));
@@ -189,11 +220,14 @@ impl Look<'_> {
             }
             _ => {}
         }
-        if let Some(group) = self.group()?.filter(|group| shares(group, entry)) {
-            let made = self.made_for(&group.metadata, &POD_GROUPS, entry);
+        let (rooms, owner, read) = (self.rooms, self.owner, self.read);
+        if let Some(group) = self.sharing_group(entry)? {
+            let walk = || rooms.claims_of(&group.metadata, &POD_GROUPS, read);
+            let made = self.group_claims.get_or_insert_with(walk).claim(&entry.name);
             return Ok(made.map_or(Found::LeftToGroup, Found::Unrecorded));
         }
-        if let Some(name) = self.made_for(&self.owner.metadata, self.owner.kind, entry) {
+        let walk = || rooms.claims_of(&owner.metadata, owner.kind, read);
+        if let Some(name) = self.own_claims.get_or_insert_with(walk).claim(&entry.name) {
             return Ok(Found::Unrecorded(name));
         }
         Ok(self.template(template))
@@ -203,8 +237,8 @@ impl Look<'_> {
     ///
     /// # Errors
     /// The cache lacks the PodGroup.
-    fn group(&self) -> Result<Option<&PodGroup>, ObserveError> {
-        let Some(Membership { name, group }) = self.membership else { return Ok(None) };
+    fn group(&self) -> Result<Option<&'a PodGroup>, ObserveError> {
+        let Some(Membership { name, group, .. }) = self.membership else { return Ok(None) };
         let absent = || {
             let (pod, namespace) = (Key::of(&self.owner.metadata), self.owner.metadata.namespace.clone());
             ObserveError::Retry(format!(
@@ -213,6 +247,18 @@ impl Look<'_> {
             ))
         };
         group.as_deref().map(Some).ok_or_else(absent)
+    }
+
+    /// The PodGroup of the pod, if it has the same entry.
+    ///
+    /// # Errors
+    /// The cache lacks the PodGroup.
+    fn sharing_group(&self, entry: &Entry) -> Result<Option<&'a PodGroup>, ObserveError> {
+        let shares = |membership: &Membership| {
+            let source: EntrySource = (entry.name.clone(), entry.claim.clone(), entry.template.clone());
+            membership.group_entries.contains(&source)
+        };
+        Ok(self.group()?.filter(|_| self.membership.is_some_and(shares)))
     }
 
     fn unsupported(&self, entry: &Entry) -> String {
@@ -244,7 +290,7 @@ impl Look<'_> {
     }
 
     fn is_owned(&self, claim: &ObjectMeta) -> bool {
-        let is_groups = |Membership { name, group }: &Membership| match group {
+        let is_groups = |Membership { name, group, .. }: &Membership| match group {
             Some(group) => claim.is_controlled_by(&group.metadata),
             // Its UID is not known.
             None => {
@@ -263,29 +309,6 @@ impl Look<'_> {
         };
         let uid = self.owner.metadata.uid.to_str();
         claim.status.reserved_for.iter().any(|held| held.uid == uid || is_groups(held))
-    }
-
-    /// The claim that was made for an entry of an owner: in this reconcile, or as the cache has it. The first by name, if there
-    /// are several.
-    fn made_for(&self, owner: &ObjectMeta, kind: &Kind, entry: &Entry) -> Option<Str> {
-        let answers = self.read.written().iter().filter_map(|effect| effect.answer.clone());
-        let answers = answers.filter_map(downcast::<ResourceClaim>);
-        let held = self.rooms.by_controller.with_uid_of(ControllerKey::of(owner, kind)).into_iter();
-        // The name and the version in the reference do not matter, as in kube-controller-manager.
-        let names_it = |named: &OwnerReference| {
-            let group = named.api_version.split_once('/').map_or("", |(group, _)| group);
-            named.kind == kind.kind && *group == *kind.group
-        };
-        let is_it = |claim: &ResourceClaim| {
-            claim.metadata.is_controlled_by(owner)
-                && claim.metadata.controller().is_some_and(names_it)
-                && claim
-                    .metadata
-                    .annotations
-                    .get(super::ENTRY)
-                    .is_some_and(|made_for| *made_for == entry.name)
-        };
-        answers.chain(held).filter(|claim| is_it(claim)).map(|claim| claim.metadata.name.clone()).min()
     }
 
     fn template(&self, name: &Str) -> Found {
@@ -317,10 +340,10 @@ impl Look<'_> {
                 continue;
             }
             let Some(claim) = self.claim(name)? else { break };
+            // Each claim is judged once, whatever the number of entries that name it.
             let is_needed =
-                claim.status.allocation.is_some() && !self.is_reserved(&claim) && !names.contains(name);
+                names.insert(name) && claim.status.allocation.is_some() && !self.is_reserved(&claim);
             if is_needed {
-                names.insert(name);
                 let consumer = self.consumer(entry)?;
                 unreserved.push(Reservation { claim, consumer });
             }
@@ -330,21 +353,12 @@ impl Look<'_> {
 
     /// Who is to use the claim of an entry: the PodGroup if the claim is its.
     fn consumer(&self, entry: &Entry) -> Result<Consumer, ObserveError> {
-        let (kind, metadata) = match self.group()?.filter(|group| shares(group, entry)) {
+        let (kind, metadata) = match self.sharing_group(entry)? {
             Some(group) => (&POD_GROUPS, &group.metadata),
             None => (self.owner.kind, &self.owner.metadata),
         };
         Ok(Consumer { kind, name: metadata.name.clone(), uid: metadata.uid.to_str() })
     }
-}
-
-/// Whether a PodGroup has the same entry.
-fn shares(group: &PodGroup, entry: &Entry) -> bool {
-    group.spec.resource_claims.iter().any(|held| {
-        held.name == entry.name
-            && held.resource_claim_name == entry.claim
-            && held.resource_claim_template_name == entry.template
-    })
 }
 
 /// Whether requests of a template have alternatives.

@@ -11,7 +11,7 @@
 //! | a pod with a managing StatefulSet, its deletion included | that StatefulSet's |
 //! | a pod whose managing StatefulSet changed | the old and the new one's |
 //! | a pod without a controller that appeared, was relabeled or released | every StatefulSet's that selects it |
-//! | a claim that is gone | that of the StatefulSet whose claim it was, by its name |
+//! | a claim that is gone | that of the StatefulSet whose claim it was, by its name; with very many templates others too |
 //!
 //! What it rests on: a key is planned again only when the caches hold everything that its last plan wrote. So a pod is made
 //! once, and none is replaced on the strength of an old view; deletes carry the UID, for the next pod has the same name.
@@ -176,19 +176,22 @@ fn pod_keys(sets: Lister<StatefulSet>, selecting: Selecting<StatefulSet>) -> Key
     wake::claiming(sets, selecting, pods::counts_alike)
 }
 
-/// A claim that is gone may be one that a pod's creation waits for: `TEMPLATE-SET-ORDINAL`, where both names may have dashes.
+/// Bytes of templates that a deleted claim has read at most. The informer of claims, which serves other controllers too, waits meanwhile.
+const MOST_READ: usize = 32 << 10;
+
+/// A claim that is gone may be one that a pod's creation waits for: `TEMPLATE-SET-ORDINAL`, where both names may have dashes. A name with
+/// many dashes may be that of many StatefulSets. When [`MOST_READ`] bytes of their templates were read, the others are queued unread: a
+/// reconcile without need changes nothing.
 fn claim_keys(sets: Lister<StatefulSet>) -> KeyMap {
     Arc::new(move |delta: Delta<'_>, emit: &mut dyn FnMut(Key)| {
         let (Some(old), None) = (delta.old, delta.new) else { return };
         let meta = old.meta();
         let Some((stem, _)) = meta.name.rsplit_once('-') else { return };
+        let mut budget = MOST_READ;
         for (at, _) in stem.match_indices('-') {
             let key = Key::new(meta.namespace.clone(), &stem[at + 1..]);
-            let has_template = |set: Arc<StatefulSet>| {
-                let templates = view::claim_templates(&set).unwrap_or_default();
-                templates.iter().any(|template| *template.name == stem[..at])
-            };
-            if sets.get(&key).is_some_and(has_template) {
+            let may_wait = |set: Arc<StatefulSet>| view::may_have_template(&set, &stem[..at], &mut budget);
+            if sets.get(&key).is_some_and(may_wait) {
                 emit(key);
             }
         }

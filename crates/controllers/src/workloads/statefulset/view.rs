@@ -1,6 +1,7 @@
 //! What a decision about one StatefulSet rests on: the caches, and the documents of revisions, read live where they are
 //! needed. Decides nothing but what is still to be read.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::Controller;
@@ -28,6 +29,8 @@ use coxswain_machinery::wire::{Labels, Raw, Str, Value, WireError, path};
 
 /// Pods that one plan makes at most; the rest follows when these have been seen.
 pub(super) const BURST: usize = 500;
+/// Bytes that a template of claims counts at least, because each one takes some time.
+const SMALLEST_TEMPLATE: usize = 64;
 
 /// Feature gates that matter here.
 #[derive(Clone, Copy, Debug)]
@@ -102,12 +105,27 @@ impl View {
 
 /// The templates of a StatefulSet's claims.
 pub(super) fn claim_templates(set: &StatefulSet) -> Result<Vec<ClaimTemplate>, WireError> {
-    let template = |raw: &Raw| {
-        let name = get(raw, path!(PersistentVolumeClaim, metadata.name))?;
-        let name = name.map(Value::text).transpose()?.unwrap_or_default();
-        Ok(ClaimTemplate { name: name.into(), raw: raw.clone() })
-    };
+    let template = |raw: &Raw| Ok(ClaimTemplate { name: template_name(raw)?.into(), raw: raw.clone() });
     set.spec.volume_claim_templates.iter().map(template).collect()
+}
+
+/// The name of a template of claims.
+fn template_name(raw: &Raw) -> Result<Cow<'_, str>, WireError> {
+    let name = get(raw, path!(PersistentVolumeClaim, metadata.name))?;
+    Ok(name.map(Value::text).transpose()?.unwrap_or_default())
+}
+
+/// Returns whether a StatefulSet has a template of claims with this name. Each template takes its size from `budget`, and a StatefulSet
+/// with more templates than that counts as one that has it.
+pub(super) fn may_have_template(set: &StatefulSet, name: &str, budget: &mut usize) -> bool {
+    for raw in &set.spec.volume_claim_templates {
+        let Some(rest) = budget.checked_sub(raw.len().max(SMALLEST_TEMPLATE)) else { return true };
+        *budget = rest;
+        if template_name(raw).is_ok_and(|held| held == name) {
+            return true;
+        }
+    }
+    false
 }
 
 pub(super) fn observe(

@@ -1,10 +1,11 @@
 //! What is made for pods, recorded and reserved.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use super::fixtures::*;
 use coxswain_machinery::api::AnyObject;
-use coxswain_machinery::api::kinds::RESOURCE_CLAIMS;
+use coxswain_machinery::api::kinds::{POD_GROUPS, PODS, RESOURCE_CLAIMS};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::resource::{ResourceClaim, ResourceClaimConsumer};
 use coxswain_machinery::api::scheduling::PodGroup;
@@ -14,6 +15,7 @@ use coxswain_machinery::model::Key;
 use coxswain_machinery::model::plan::Verb;
 use coxswain_machinery::wire::Message as _;
 
+use super::super::by_entry::ClaimsByEntry;
 use super::super::names::prefix;
 
 fn none() -> Reads {
@@ -325,4 +327,48 @@ fn it_says_why() {
          reserved now.",
     ];
     assert_eq!(cluster.reasons_of_pod("p"), why);
+}
+
+/// A claim of the pod `p` for one of its entries, in turn.
+fn numbered(at: usize, entries: usize) -> Arc<ResourceClaim> {
+    claim(&format!("c{at:05}"), |claim| {
+        made_for(claim, "p", &format!("e{:05}", at % entries));
+    })
+}
+
+#[test]
+fn claims_of_an_owner_are_filed_by_entry_in_one_pass() {
+    let visits = Cell::new(0);
+    // The first claim by name comes last.
+    let claims = (0..900).rev().map(|at| {
+        visits.set(visits.get() + 1);
+        numbered(at, 300)
+    });
+    let by_entry = ClaimsByEntry::of(&meta("p"), &PODS, claims);
+    for entry in 0..300 {
+        let claim = by_entry.claim(&format!("e{entry:05}"));
+        assert_eq!(claim.as_deref(), Some(format!("c{entry:05}").as_str()));
+    }
+    assert_eq!(by_entry.claim("e00300"), None);
+    assert_eq!(visits.get(), 900);
+    // Neither another owner's nor one of another kind of owner.
+    let none = ClaimsByEntry::of(&meta("q"), &PODS, std::iter::once(numbered(0, 1)));
+    assert_eq!(none.claim("e00000"), None);
+    let none = ClaimsByEntry::of(&meta("p"), &POD_GROUPS, std::iter::once(numbered(0, 1)));
+    assert_eq!(none.claim("e00000"), None);
+}
+
+/// With a walk over the claims for each entry this takes 200 million steps.
+#[test]
+fn pod_with_many_entries_and_many_claims_is_observed_in_linear_time() {
+    let names: Vec<String> = (0..10_000).map(|at| format!("e{at:05}")).collect();
+    let entries: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "from absent")).collect();
+    let mut cluster = Cluster::new().with(pod("p", &entries, &[], plain));
+    for at in 0..20_000 {
+        cluster = cluster.with(numbered(at, 10_000));
+    }
+    let planned = cluster.pod("p", &none()).unwrap();
+    assert_eq!(planned.len(), 1);
+    assert_eq!(planned[0].matches("resourceClaimName").count(), 10_000);
+    assert!(planned[0].contains(r#"{"name":"e09999","resourceClaimName":"c09999"}"#));
 }

@@ -47,3 +47,30 @@ fn a_claim_that_is_gone_concerns_the_set_whose_it_was() {
     assert_eq!(told(&map, (Some(claim("web")), None)), [""; 0]);
     assert_eq!(told(&map, (None, Some(claim("data-web-0")))), [""; 0]);
 }
+
+#[test]
+fn deleted_claim_reads_a_bounded_part_of_the_templates() {
+    let with = |name: &'static str, templates: usize| {
+        set(|set| {
+            set.metadata.name = name.into();
+            let names = (0..templates).map(|at| format!("volume{at}"));
+            set.spec.volume_claim_templates = names.map(|name| claim_template(&name)).collect();
+        })
+    };
+    let gone = |bench: &Bench, name: &str| {
+        let map = claim_keys(Lister::new(Arc::clone(&bench.sets)));
+        told(&map, (Some(claim(name, |_| {}) as AnyObject), None))
+    };
+    // All templates of this one are read.
+    let bench = Bench::of(&with("web", 20), &[]);
+    assert_eq!(gone(&bench, "volume19-web-0"), ["default/web"]);
+    assert_eq!(gone(&bench, "other-web-0"), [""; 0]);
+    // This one has more than are read, and then nothing is left for the next.
+    bench.sets.upsert(&(with("a-web", 20_000) as AnyObject));
+    assert_eq!(gone(&bench, "other-a-web-0"), ["default/a-web", "default/web"]);
+    assert_eq!(gone(&bench, "other-web-0"), [""; 0]);
+    // So has one with a single large template.
+    let large = claim_template(&"x".repeat(MOST_READ));
+    bench.sets.upsert(&(set(|set| set.spec.volume_claim_templates = vec![large]) as AnyObject));
+    assert_eq!(gone(&bench, "other-web-0"), ["default/web"]);
+}
