@@ -1,6 +1,6 @@
 //! Types every command of the client that a page of the manual names, and compares what is printed with the expected output on the page.
 //!
-//! The pages in `install::SEQUENCE` are typed there.
+//! The sections in `install::SEQUENCE` are typed there, and the outputs on their pages are compared there.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,6 +12,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::file;
+use super::install::SEQUENCE;
 use crate::harness::{ControlPlane, Options, binaries, turn_beside_another, until};
 
 const LIMIT: Duration = Duration::from_mins(1);
@@ -221,7 +222,8 @@ async fn commands_of_the_manual_succeed_and_print_the_expected_output() {
             }
             count += 1;
             let said = succeed(&line, &page).await;
-            if let Some(output) = output {
+            let is_of_sequence = SEQUENCE.iter().any(|(name, ..)| page.strip_suffix(".md") == Some(name));
+            if let Some(output) = output.filter(|_| !is_of_sequence) {
                 outputs += 1;
                 assert_printed(&output, &said, &page);
             }

@@ -33,7 +33,7 @@ const END: &str = "--- ended with";
 
 /// Condition that holds when the commands of a section have been typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
+pub(super) enum Outcome {
     /// No more than that all commands succeed.
     Success,
     /// The last command prints the version of this program.
@@ -55,7 +55,7 @@ enum Outcome {
 }
 
 /// The sections of the manual that are typed: page, headline and outcome, in the order of a life of a cluster.
-const SEQUENCE: [(&str, &str, Outcome); 27] = [
+pub(super) const SEQUENCE: [(&str, &str, Outcome); 27] = [
     ("install/image", "Build the image", Outcome::Success),
     ("install/image", "Name the image in the manifests", Outcome::Success),
     ("install/image", "Install the program", Outcome::Version),
