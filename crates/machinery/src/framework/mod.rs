@@ -61,7 +61,8 @@ pub use reads::{
 };
 pub use report::{ReconcileStart, Report, Requeue, Unreported};
 pub use room::{
-    Memory, Meter, ObserveError, PlanNote, QpsFactor, Reconcile, ReconcileEnd, Room, RoomAdapter,
+    EndedPass, FirstSlice, Memory, Meter, NextSlice, ObserveError, PlanNote, QpsFactor, Reconcile,
+    ReconcileEnd, Room, RoomAdapter,
 };
 pub use settings::{BucketConfig, LoopSettings, QueueConfig, Tries, workers};
 pub use stats::{KeyFailure, LoopStats};

@@ -2,6 +2,7 @@
 //! hold up no others.
 
 use std::hash::BuildHasher as _;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,6 +12,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Semaphore;
+use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use super::blocking::BlockingPool;
@@ -19,7 +21,7 @@ use super::metrics::LiveReadCounts;
 use super::reads::{
     DeclaredRead, EarlierWrites, ObjectPage, PageQuery, Pass, READ_WITHIN, Read, ReadResult, Reads,
 };
-use super::room::{ObserveError, PlanNote, Reconcile};
+use super::room::{EndedPass, FirstSlice, NextSlice, ObserveError, PlanNote, Reconcile};
 use super::shared_reads::SharedReads;
 use super::slow_reads::{ReadClock, SlowGroups, answered, has_room};
 use crate::api::{AnyObject, Kind};
@@ -108,9 +110,9 @@ impl Reader {
         reads: Reads,
         now: impl Fn() -> Timestamp + Sync,
     ) -> Result<Option<(Plan, PlanNote)>, ObserveError> {
-        let pass = |reads: &Reads| Ok((room.plan(key, failures, reads, now())?, ()));
+        let pass = |reads: &Reads| room.plan_in_slices(key, failures, reads, now());
         let planned = self.passes(key, reads, pass).await?;
-        Ok(planned.map(|(plan, note, ())| (plan, note)))
+        Ok(planned.map(|(plan, note, _)| (plan, note)))
     }
 
     /// The same for a reconcile that has written nothing and met no failures, with the reasons. The plan's note is dropped.
@@ -121,23 +123,28 @@ impl Reader {
         withholds_creates: bool,
         now: impl Fn() -> Timestamp + Sync,
     ) -> Result<Option<(Plan, Vec<String>)>, ObserveError> {
-        let pass = |reads: &Reads| room.explain(key, reads, now());
+        let pass = |reads: &Reads| room.explain_in_slices(key, reads, now());
         let reads = Reads::begin(EarlierWrites::default(), withholds_creates);
         let explained = self.passes(key, reads, pass).await?;
         Ok(explained.map(|(plan, _, reasons)| (plan, reasons)))
     }
 
-    /// Reads between passes until one of them ends in a plan, or in nothing to plan for.
-    async fn passes<T>(
+    /// Reads between passes until one of them ends in a plan, or in nothing to plan for. Other tasks run between the slices of a pass.
+    async fn passes(
         &self,
         key: &Key,
         mut reads: Reads,
-        pass: impl Fn(&Reads) -> Result<(Pass, T), ObserveError>,
-    ) -> Result<Option<(Plan, PlanNote, T)>, ObserveError> {
+        pass: impl Fn(&Reads) -> Result<FirstSlice, ObserveError>,
+    ) -> Result<Option<(Plan, PlanNote, Vec<String>)>, ObserveError> {
         for _ in 0..MOST_PASSES {
-            let mut needs = match pass(&reads)? {
+            let first = pass(&reads)?;
+            let ended = match first {
+                ControlFlow::Break(ended) => ended,
+                ControlFlow::Continue(next) => to_the_end(next).await,
+            };
+            let mut needs = match ended {
                 (Pass::Nothing, _) => return Ok(None),
-                (Pass::Plan(plan, note), told) => return Ok(Some((plan, note, told))),
+                (Pass::Plan(plan, note), reasons) => return Ok(Some((plan, note, reasons))),
                 (Pass::Needs(needs), _) => needs,
             };
             let mut asked = HashSet::default();
@@ -416,6 +423,16 @@ struct SlowGroup(String);
 fn slow_group(uri: &RequestUri) -> ApiError {
     let source = Arc::new(SlowGroup(uri.group().to_owned()));
     ApiError::Transport { request: format!("GET {}", uri.path()), source }
+}
+
+/// Computes the slices of a pass. Other tasks run before each of them.
+async fn to_the_end(mut next: NextSlice) -> EndedPass {
+    loop {
+        yield_now().await;
+        if let Some(ended) = next() {
+            return ended;
+        }
+    }
 }
 
 async fn page_of(client: &ApiClient, of: &PageQuery) -> Result<ObjectPage, ApiError> {

@@ -4,6 +4,7 @@
 //! reconciles is a [`Memory`]; [`RoomAdapter`] makes of the three what a loop runs. How the loop works (workers, backoff,
 //! resync) is no part of a room: see [`LoopSettings`](super::LoopSettings).
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,6 +48,14 @@ pub trait Room<N = ()>: Send + Sync + 'static {
         failures: &[Failure],
         read: &Reads,
     ) -> Result<Observation<Self::View>, ObserveError>;
+
+    /// Computes the next part of what [`Room::plan`] needs, keeps it in the view, and returns whether nothing is left to compute.
+    /// The framework calls it until then, and other tasks run between two calls, so a room whose users choose the amount of work
+    /// does about a millisecond of it in each call. Pure like the plan, which computes itself what is not prepared.
+    fn prepare(view: &mut Self::View, now: Timestamp) -> bool {
+        let _ = (view, now);
+        true
+    }
 
     /// Decides. Pure: no I/O, clock, async or randomness; the same view and time give the same plan.
     fn plan(view: &Self::View, now: Timestamp) -> Plan<N>;
@@ -125,6 +134,15 @@ pub enum ObserveError {
     Canceled(String),
 }
 
+/// A pass that has ended, with the reasons if it explains.
+pub type EndedPass = (Pass, Vec<String>);
+
+/// Computes the next slice of a pass, and returns the pass if it ends with this slice.
+pub type NextSlice = Box<dyn FnMut() -> Option<EndedPass> + Send>;
+
+/// The first slice of a pass: the pass if it has ended, or the slices that follow.
+pub type FirstSlice = ControlFlow<EndedPass, NextSlice>;
+
 /// A room with its types erased: what a worker loop runs.
 pub trait Reconcile: Send + Sync {
     /// Takes one pass: observes with what was `read` so far, and plans when that is enough. It has no side effect but a
@@ -140,6 +158,22 @@ pub trait Reconcile: Send + Sync {
     /// As [`Reconcile::plan`] of a reconcile that meets no failures, with what [`Room::reasons`] says to the same view.
     fn explain(&self, key: &Key, read: &Reads, now: Timestamp) -> Result<(Pass, Vec<String>), ObserveError> {
         Ok((self.plan(key, &[], read, now)?, Vec::new()))
+    }
+
+    /// As [`Reconcile::plan`], in slices: see [`Room::prepare`].
+    fn plan_in_slices(
+        &self,
+        key: &Key,
+        failures: &[Failure],
+        read: &Reads,
+        now: Timestamp,
+    ) -> Result<FirstSlice, ObserveError> {
+        Ok(ControlFlow::Break((self.plan(key, failures, read, now)?, Vec::new())))
+    }
+
+    /// As [`Reconcile::explain`], in slices.
+    fn explain_in_slices(&self, key: &Key, read: &Reads, now: Timestamp) -> Result<FirstSlice, ObserveError> {
+        Ok(ControlFlow::Break(self.explain(key, read, now)?))
     }
 
     /// Whether it is told of failures, see [`Room::HEEDS_FAILURES`].
@@ -273,11 +307,49 @@ impl<N: Send + 'static, R: Room<N>> RoomAdapter<R, N> {
 impl<N: Send + 'static, R: Room<N>> RoomAdapter<R, N> {
     /// The plan, with whom its note is for.
     fn pass(&self, plan: Plan, note: N) -> Pass {
-        let (meter, memory) = (self.meter.clone(), self.memory.clone());
-        let is_heard = meter.is_some() || memory.is_some();
-        let note = is_heard.then(|| Box::new(TypedNote { note, meter, memory }) as Box<dyn ErasedNote>);
-        Pass::Plan(plan, PlanNote(note))
+        heard(plan, note, self.meter.clone(), self.memory.clone())
     }
+
+    /// Observes, and computes the first slice.
+    fn slices(
+        &self,
+        key: &Key,
+        failures: &[Failure],
+        read: &Reads,
+        now: Timestamp,
+        explains: bool,
+    ) -> Result<FirstSlice, ObserveError> {
+        let mut view = match self.room.observe(key, failures, read)? {
+            Observation::Nothing => return Ok(ControlFlow::Break((Pass::Nothing, Vec::new()))),
+            Observation::Needs(reads) => return Ok(ControlFlow::Break((Pass::Needs(reads), Vec::new()))),
+            Observation::View(view) => view,
+        };
+        let (meter, memory) = (self.meter.clone(), self.memory.clone());
+        let mut next = move || {
+            R::prepare(&mut view, now).then(|| {
+                let (plan, note) = R::plan(&view, now).into_parts();
+                let reasons = if explains { R::reasons(&view, now) } else { Vec::new() };
+                (heard(plan, note, meter.clone(), memory.clone()), reasons)
+            })
+        };
+        if let Some(ended) = next() {
+            return Ok(ControlFlow::Break(ended));
+        }
+        let next: NextSlice = Box::new(next);
+        Ok(ControlFlow::Continue(next))
+    }
+}
+
+/// A plan, whose note is for this meter and this memory.
+fn heard<N: Send + 'static>(
+    plan: Plan,
+    note: N,
+    meter: Option<Arc<dyn Meter<N>>>,
+    memory: Option<Arc<dyn Memory<N>>>,
+) -> Pass {
+    let is_heard = meter.is_some() || memory.is_some();
+    let note = is_heard.then(|| Box::new(TypedNote { note, meter, memory }) as Box<dyn ErasedNote>);
+    Pass::Plan(plan, PlanNote(note))
 }
 
 impl<N: Send + 'static, R: Room<N>> Reconcile for RoomAdapter<R, N> {
@@ -311,6 +383,24 @@ impl<N: Send + 'static, R: Room<N>> Reconcile for RoomAdapter<R, N> {
                 (self.pass(plan, note), R::reasons(&view, now))
             }
         })
+    }
+
+    fn plan_in_slices(
+        &self,
+        key: &Key,
+        failures: &[Failure],
+        read: &Reads,
+        now: Timestamp,
+    ) -> Result<FirstSlice, ObserveError> {
+        // A decision that is reserved for is made before the next key is observed, so it is made in one slice.
+        if self.turn.is_some() {
+            return Ok(ControlFlow::Break((self.plan(key, failures, read, now)?, Vec::new())));
+        }
+        self.slices(key, failures, read, now, false)
+    }
+
+    fn explain_in_slices(&self, key: &Key, read: &Reads, now: Timestamp) -> Result<FirstSlice, ObserveError> {
+        self.slices(key, &[], read, now, true)
     }
 
     fn heeds_failures(&self) -> bool {

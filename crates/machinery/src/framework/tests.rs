@@ -12,6 +12,7 @@ mod plans;
 mod progress;
 mod rooms;
 mod seeds;
+mod slices;
 mod terminating;
 mod waiting;
 mod wakes;

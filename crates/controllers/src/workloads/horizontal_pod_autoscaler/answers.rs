@@ -31,7 +31,7 @@ pub(super) struct PodValue {
 pub(super) type PodValues = BTreeMap<Str, PodValue>;
 
 /// Why a query has no result, in the words in which Kubernetes' own clients say it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum QueryError {
     /// There was no answer, or none that can be used.
     Fetch(String),
@@ -81,16 +81,17 @@ impl<T> Default for List<T> {
     }
 }
 
-#[derive(Deserialize, Default)]
+#[derive(Debug, Deserialize, Default)]
 #[serde(default)]
 struct Named {
     #[serde(deserialize_with = "or_zero")]
     name: String,
 }
 
-#[derive(Deserialize, Default)]
+/// The usage of one pod, as the metrics API has it.
+#[derive(Debug, Deserialize, Default)]
 #[serde(default)]
-struct PodMetrics {
+pub(super) struct PodMetrics {
     #[serde(deserialize_with = "or_zero")]
     metadata: Named,
     timestamp: Option<String>,
@@ -99,7 +100,7 @@ struct PodMetrics {
     containers: Vec<ContainerMetrics>,
 }
 
-#[derive(Deserialize, Default)]
+#[derive(Debug, Deserialize, Default)]
 #[serde(default)]
 struct ContainerMetrics {
     #[serde(deserialize_with = "or_zero")]
@@ -118,15 +119,20 @@ struct MetricValue {
     value: Value,
 }
 
+/// The pods of a `PodMetricsList`.
+pub(super) fn pod_metrics(answer: &Value) -> Result<Vec<PodMetrics>, QueryError> {
+    some(answer, "PodMetricsList")
+}
+
 /// What a `PodMetricsList` says of one resource: of all containers of each pod, or of one. A pod of which a container lacks it
 /// has no value.
 pub(super) fn resource(
-    answer: &Value,
+    list: &[PodMetrics],
     resource: &str,
     container: Option<&str>,
 ) -> Result<PodValues, QueryError> {
     let mut values = PodValues::new();
-    for pod in some::<PodMetrics>(answer, "PodMetricsList")? {
+    for pod in list {
         let mut counted =
             pod.containers.iter().filter(|held| container.is_none_or(|name| held.name == name)).peekable();
         if counted.peek().is_none() {
@@ -140,7 +146,7 @@ pub(super) fn resource(
         let Some(value) = sum else { continue };
         let window = pod.window.as_deref().map_or(Ok(Duration::ZERO), duration)?;
         values.insert(
-            pod.metadata.name.into(),
+            pod.metadata.name.as_str().into(),
             PodValue { value, at: time(pod.timestamp.as_deref())?, window },
         );
     }

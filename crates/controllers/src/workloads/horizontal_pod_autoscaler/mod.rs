@@ -39,6 +39,7 @@ mod history;
 mod memory;
 mod metrics;
 mod plan;
+mod proposal;
 mod queries;
 mod selectors;
 mod settings;
@@ -166,6 +167,10 @@ impl Room<Note> for Controller {
         read: &Reads,
     ) -> Result<Observation<View>, ObserveError> {
         Ok(view::observe(self, key, failures, read))
+    }
+
+    fn prepare(view: &mut View, now: Timestamp) -> bool {
+        plan::proposals::propose_more(view, now)
     }
 
     fn plan(view: &View, now: Timestamp) -> Plan<Note> {

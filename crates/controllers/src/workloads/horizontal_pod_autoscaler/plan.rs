@@ -18,6 +18,7 @@ use jiff::Timestamp;
 
 use super::draft::{Condition, Draft, Looked, Note, Telling};
 use super::history::{History, Recommendation, is_within};
+use super::proposal::{MetricFailure, Proposed};
 use super::spec::{SCALED_TO_ZERO, asks_metrics, has_metric_without_pods};
 use super::view::{BadSelector, Look, NoScale, Scaling, Stage, View};
 use coxswain_machinery::api::autoscaling::{HorizontalPodAutoscaler, Scale};
@@ -34,7 +35,7 @@ pub(super) mod replicas;
 pub(super) mod status;
 
 use limits::{Limited, limited};
-use proposals::{MetricFailure, Proposal, proposals};
+use proposals::proposals;
 
 const ABLE_TO_SCALE: &str = "AbleToScale";
 const SCALING_ACTIVE: &str = "ScalingActive";
@@ -48,7 +49,7 @@ pub(super) struct Decision {
     /// Why, if that is another number.
     pub(super) reason: String,
     /// What each metric asks for; empty where none was looked at.
-    pub(super) proposals: Vec<Result<Proposal, MetricFailure>>,
+    pub(super) proposals: Vec<Proposed>,
     /// What the metrics ask for together, and what bounds and rates leave of it.
     pub(super) wanted: Option<(i32, Limited)>,
     telling: Telling,
@@ -230,7 +231,7 @@ fn by_metrics(view: &View, look: &Look, decision: &mut Decision, now: Timestamp)
         Ok(selected) => selected,
         Err(bad) => return bad_selector(&view.autoscaler, bad, decision),
     };
-    decision.proposals = proposals(view, &look.scale, selected, &look.found, now);
+    decision.proposals = proposals(view, look, selected, now);
     let made = decision.proposals.iter();
     let statuses = made.map(|made| made.as_ref().map(|made| made.status.clone()).unwrap_or_default());
     decision.telling.metrics = Some(statuses.collect());

@@ -5,6 +5,7 @@ mod counts;
 mod fixtures;
 mod limits;
 mod looks;
+mod many;
 mod metrics;
 mod properties;
 mod replicas;

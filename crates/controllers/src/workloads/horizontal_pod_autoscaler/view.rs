@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::Controller;
 use super::draft::Draft;
 use super::history::History;
-use super::queries::{self, Found, Query};
+use super::proposal::Proposed;
+use super::queries::{Found, Query, Questions};
 use super::settings::Settings;
 use super::spec;
 use crate::live_reads::{AUTOSCALER_DISCOVERY, AUTOSCALER_SCALE};
@@ -62,8 +63,10 @@ pub(super) struct Look {
     pub(super) scale: Scale,
     /// The pods of the target's selector.
     pub(super) pods: Result<Selected, BadSelector>,
-    /// What was found of each metric, in order; nothing where no metric is looked at.
-    pub(super) found: Vec<Found>,
+    /// What was found of each metric, in order; nothing where no metric is looked at. Metrics that ask the same share it.
+    pub(super) found: Vec<Arc<Found>>,
+    /// The proposals of the first metrics: those that are evaluated so far.
+    pub(super) proposals: Vec<Proposed>,
 }
 
 /// The pods of a target.
@@ -149,7 +152,7 @@ pub(super) fn observe(room: &Controller, key: &Key, failures: &[Failure], read: 
     } else {
         Vec::new()
     };
-    view(Stage::Look(Box::new(Look { row, scale: scale.clone(), pods, found })))
+    view(Stage::Look(Box::new(Look { row, scale: scale.clone(), pods, found, proposals: Vec::new() })))
 }
 
 /// What an earlier plan of this reconcile has decided, if one has and has begun to carry it out.
@@ -183,11 +186,13 @@ fn metrics(
     autoscaler: &HorizontalPodAutoscaler,
     selector: &str,
     read: &Reads,
-) -> Result<Vec<Found>, Vec<DeclaredRead>> {
+) -> Result<Vec<Arc<Found>>, Vec<DeclaredRead>> {
     let (mut found, mut needs) = (Vec::new(), Vec::new());
+    let mut questions = Questions::new(&autoscaler.metadata.namespace, selector, read);
     for metric in &autoscaler.spec.metrics {
-        match queries::ask(metric, &autoscaler.metadata.namespace, selector, read) {
+        match questions.ask(metric) {
             Query::Needs(need) => needs.push(need),
+            Query::Waits => {}
             Query::Found(answer) => found.push(answer),
         }
     }

@@ -2,68 +2,70 @@
 
 use jiff::Timestamp;
 
+use super::super::proposal::{MetricFailure, Proposal, Proposed};
 use super::super::queries::Found;
-use super::super::view::{Selected, View};
+use super::super::view::{Look, Selected, Stage, View};
 use super::replicas::{Asked, Missing, PodMetric, PodTarget, Present, Tolerance};
 use coxswain_machinery::api::autoscaling::{
     ContainerResourceMetricStatus, ExternalMetricSource, ExternalMetricStatus, MetricIdentifier, MetricSpec,
     MetricStatus, MetricTarget, MetricValueStatus, ObjectMetricSource, ObjectMetricStatus, PodsMetricSource,
-    PodsMetricStatus, ResourceMetricStatus, Scale,
+    PodsMetricStatus, ResourceMetricStatus,
 };
 use coxswain_machinery::api::meta::{LabelSelector, QuantityText};
 use coxswain_machinery::model::quantity::{Quantity, QuantityFormat};
 use coxswain_machinery::wire::Str;
 
-/// What a metric asks for.
-#[derive(Clone, Debug, PartialEq)]
-pub(in super::super) struct Proposal {
-    pub(in super::super) replicas: i32,
-    /// The metric, as messages name it.
-    pub(in super::super) name: String,
-    /// What it is now.
-    pub(in super::super) status: MetricStatus,
-}
+/// Visits of pods that a slice of an evaluation makes; the metric that comes to this number is evaluated to its end.
+const VISITS: usize = 8192;
+/// The cost of a metric without pods, in visits.
+const METRIC: usize = 64;
 
-/// A metric that asks for nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) struct MetricFailure {
-    /// For machines.
-    pub(in super::super) reason: &'static str,
-    /// For people.
-    pub(in super::super) text: String,
-    /// The same with what was tried.
-    pub(in super::super) whole: String,
-    /// Whether the spec is wrong.
-    pub(in super::super) is_of_spec: bool,
+/// Evaluates the next metrics that have no proposal yet. Returns whether all metrics have one.
+pub(in super::super) fn propose_more(view: &mut View, now: Timestamp) -> bool {
+    let Stage::Look(look) = &view.stage else { return true };
+    let Ok(selected) = &look.pods else { return true };
+    let number = VISITS.div_ceil(selected.pods.len().saturating_add(METRIC));
+    let more: Vec<Proposed> = evaluations(view, look, selected, now).take(number).collect();
+    let Stage::Look(look) = &mut view.stage else { return true };
+    look.proposals.extend(more);
+    look.proposals.len() >= look.found.len()
 }
-
-type Proposed = Result<Proposal, MetricFailure>;
 
 /// What all metrics ask for, in the order of the spec.
 pub(in super::super) fn proposals(
     view: &View,
-    scale: &Scale,
+    look: &Look,
     selected: &Selected,
-    found: &[Found],
     now: Timestamp,
 ) -> Vec<Proposed> {
+    let mut proposals = look.proposals.clone();
+    proposals.extend(evaluations(view, look, selected, now));
+    proposals
+}
+
+/// Evaluates one metric after the other, from the first one without a proposal on.
+fn evaluations<'a>(
+    view: &'a View,
+    look: &'a Look,
+    selected: &'a Selected,
+    now: Timestamp,
+) -> impl Iterator<Item = Proposed> {
     let behavior = view.spec().behavior.as_deref();
     let tolerance = Tolerance {
         down: view.settings.tolerance_of(behavior.and_then(|held| held.scale_down.as_deref())),
         up: view.settings.tolerance_of(behavior.and_then(|held| held.scale_up.as_deref())),
     };
     let present = Present {
-        current: scale.spec.replicas,
+        current: look.scale.spec.replicas,
         pods: &selected.pods,
         tolerance,
         settings: &view.settings,
         now,
     };
     let namespace = &view.autoscaler.metadata.namespace;
-    let metrics = view.spec().metrics.iter().zip(found);
-    metrics
-        .map(|(metric, found)| propose(metric, found, &present, namespace, scale.status.replicas))
-        .collect()
+    let replicas = look.scale.status.replicas;
+    let metrics = view.spec().metrics.iter().zip(&look.found).skip(look.proposals.len());
+    metrics.map(move |(metric, found)| propose(metric, found, &present, namespace, replicas))
 }
 
 fn propose(
@@ -174,13 +176,13 @@ fn resource(
         }
     };
     let failed = |why: String| format!("failed to get {name} {what}: {why}");
-    let values = match found {
-        Found::Pods(Ok(values)) => values,
-        Found::Pods(Err(error)) => {
+    let values = match found.pods() {
+        Some(Ok(values)) => values,
+        Some(Err(error)) => {
             let told = error.told("resource");
             return Err(failed(format!("unable to get metrics for resource {name}: {told}")));
         }
-        _ => return Err(failed("the metric was not requested".to_owned())),
+        None => return Err(failed("the metric was not requested".to_owned())),
     };
     let metric = PodMetric { resource: Some(name), container, target: wanted };
     let asked = present.by_pods(&metric, values).map_err(|error| failed(error.to_string()))?;
@@ -197,12 +199,12 @@ fn resource(
 fn of_pods(source: &PodsMetricSource, found: &Found, present: &Present<'_>) -> Proposed {
     let name = &source.metric.name;
     let failed = |text| failure("FailedGetPodsMetric", "failed to get pods metric value: ", text);
-    let values = match found {
-        Found::Pods(Ok(values)) => values,
-        Found::Pods(Err(error)) => {
+    let values = match found.pods() {
+        Some(Ok(values)) => values,
+        Some(Err(error)) => {
             return Err(failed(format!("unable to get metric {name}: {}", error.told("custom"))));
         }
-        _ => return Err(failed("the metric was not requested".to_owned())),
+        None => return Err(failed("the metric was not requested".to_owned())),
     };
     let target = source.target.average_value.as_ref().map_or(0, |average| milli(average));
     let metric = PodMetric { resource: None, container: None, target: PodTarget::Average(target) };
@@ -229,15 +231,15 @@ fn of_object(
     let ObjectMetricSource { described_object: object, target, metric } = source;
     let whole = "failed to get object metric value: ".to_owned();
     let failed = |tried: &str, text| failure("FailedGetObjectMetric", tried, text);
-    let usage = |tried: &str| match found {
-        Found::Object(Ok(usage)) => Ok(*usage),
-        Found::Object(Err(error)) => {
+    let usage = |tried: &str| match found.object() {
+        Some(Ok(usage)) => Ok(*usage),
+        Some(Err(error)) => {
             let told = error.told("custom");
             // kube-controller-manager writes "KIND on NAMESPACE NAME/ERROR". Differs: object-metric-messages.
             let of = format!("{} {namespace}/{}: {told}", object.kind, object.name);
             Err(failed(tried, format!("unable to get metric {}: {of}", metric.name)))
         }
-        _ => Err(failed(tried, "the metric was not requested".to_owned())),
+        None => Err(failed(tried, "the metric was not requested".to_owned())),
     };
     let (asked, current, name) = match (target.r#type.as_str(), &target.value, &target.average_value) {
         ("Value", Some(value), _) => {
@@ -279,13 +281,13 @@ fn of_external(
     let name = &metric.name;
     let whole = format!("failed to get {name} external metric value: ");
     let failed = |tried: &str, text| failure("FailedGetExternalMetric", tried, text);
-    let usage = |tried: &str| match found {
-        Found::External(Ok(values)) => Ok(values.iter().fold(0_i64, |sum, value| sum.saturating_add(*value))),
-        Found::External(Err(error)) => {
+    let usage = |tried: &str| match found.external() {
+        Some(Ok(values)) => Ok(values.iter().fold(0_i64, |sum, value| sum.saturating_add(*value))),
+        Some(Err(error)) => {
             let (told, series) = (error.told("external"), selector_text(metric.selector.as_deref()));
             Err(failed(tried, format!("unable to get external metric {namespace}/{name}/{series}: {told}")))
         }
-        _ => Err(failed(tried, "the metric was not requested".to_owned())),
+        None => Err(failed(tried, "the metric was not requested".to_owned())),
     };
     let (asked, current) = match (&target.average_value, &target.value) {
         (Some(value), _) => {

@@ -2,9 +2,9 @@
 
 use jiff::Timestamp;
 
+use super::super::proposal::{MetricFailure, Proposal};
 use super::super::view::{BadSelector, Look, Scaling, Stage, View};
 use super::limits::{Limit, Limited, Stabilization};
-use super::proposals::{MetricFailure, Proposal};
 use super::{Decision, decide};
 use coxswain_machinery::api::autoscaling::{MetricSpec, MetricStatus, MetricTarget, MetricValueStatus};
 use coxswain_machinery::model::words::count;

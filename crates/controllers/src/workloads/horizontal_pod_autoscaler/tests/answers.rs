@@ -7,7 +7,11 @@ use serde_json::{Value, json};
 
 use coxswain_machinery::wire::Str;
 
-use super::super::answers::{QueryError, external, object, pods, resource};
+use super::super::answers::{self, PodValues, QueryError, external, object, pod_metrics, pods};
+
+fn resource(answer: &Value, resource: &str, container: Option<&str>) -> Result<PodValues, QueryError> {
+    answers::resource(&pod_metrics(answer)?, resource, container)
+}
 
 fn fetch(error: QueryError) -> String {
     match error {
