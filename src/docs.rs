@@ -166,22 +166,25 @@ fn number(cell: &str) -> f64 {
 /// Returns the measured memory by size of the cluster.
 fn sizing() -> String {
     let measured = measured();
-    let mut table =
-        "| cluster | KCM, MiB | Coxswain, MiB | Coxswain per pod, KiB |\n|---|---:|---:|---:|\n".to_owned();
-    let empty = cells(&measured, "idle", "settled RSS, MiB");
-    let _ = writeln!(table, "| empty | {} | {} | |", empty[0], empty[1]);
+    let mut table = "| cluster | KCM, MiB | Coxswain, MiB | KCM per pod, KiB | Coxswain per pod, KiB |\n\
+                     |---|---:|---:|---:|---:|\n"
+        .to_owned();
+    let [kcm, ours, _] = cells(&measured, "idle", "settled RSS, MiB");
+    let _ = writeln!(table, "| empty | {kcm} | {ours} | | |");
+    let empty = cells(&measured, "start, 0 pods", "settled RSS, MiB");
+    let _ = writeln!(table, "| empty, start | {} | {} | | |", empty[0], empty[1]);
     for pods in [1_000, 5_000, 20_000] {
         let [kcm, ours, _] = cells(&measured, &format!("start, {pods} pods"), "settled RSS, MiB");
         let figure = format!("RSS per pod, KiB, {pods} pods");
-        let [_, per_pod, _] = cells(&measured, "growth with the cluster", &figure);
-        let _ = writeln!(table, "| {pods} pods | {kcm} | {ours} | {per_pod} |");
+        let [kcm_per_pod, per_pod, _] = cells(&measured, "growth with the cluster", &figure);
+        let _ = writeln!(table, "| {pods} pods | {kcm} | {ours} | {kcm_per_pod} | {per_pod} |");
     }
     let [kcm, ours, _] = cells(&measured, "fleet", "settled RSS, MiB");
-    let _ = writeln!(table, "| 1000 nodes, no pods | {kcm} | {ours} | |");
+    let _ = writeln!(table, "| 1000 nodes, no pods | {kcm} | {ours} | | |");
     let per_pod = cells(&measured, "growth with the cluster", "RSS per pod, KiB, 20000 pods");
     let [kcm, ours] =
         [0, 1].map(|manager| number(empty[manager]) + ESTIMATED / 1024.0 * number(per_pod[manager]));
-    let _ = writeln!(table, "| {ESTIMATED} pods, estimated | {kcm:.0} | {ours:.0} | |");
+    let _ = writeln!(table, "| {ESTIMATED} pods, estimated | {kcm:.0} | {ours:.0} | | |");
     table + &source(&measured)
 }
 
