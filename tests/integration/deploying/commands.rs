@@ -21,9 +21,8 @@ const LIMIT: Duration = Duration::from_mins(1);
 const APART: [&str; 6] = ["adr/", "behaviour/", "contributing/", "commands.md", "differences.md", "style.md"];
 
 /// Beginnings of commands that are typed elsewhere or cannot be typed here, and why.
-const ELSEWHERE: [(&str, &str); 16] = [
+const ELSEWHERE: [(&str, &str); 14] = [
     ("coxswain --", "flags of the manager"),
-    ("coxswain admin", "a name of a role"),
     ("coxswain check-left", "typed by install.rs"),
     ("coxswain controllers --server", "typed by cli.rs, with certificates of its own"),
     ("coxswain events -f -o json --log ID", "tested by admin::events, with a log of its own"),
@@ -32,7 +31,6 @@ const ELSEWHERE: [(&str, &str); 16] = [
     ("coxswain install", "typed by install.rs"),
     ("coxswain preflight", "typed by install.rs and preflight.rs"),
     ("coxswain queues --via-pod", "there are no pods"),
-    ("coxswain uninstall", "typed by uninstall.rs"),
     ("kubectl coxswain controllers --enabled --leader-elect-resource-name", "typed by beside.rs"),
     ("kubectl coxswain leader --tls-server-name", "there is no serving certificate with that name"),
     ("kubectl coxswain leader --via-pod", "there are no pods"),
