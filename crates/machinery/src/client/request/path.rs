@@ -4,6 +4,7 @@ use std::fmt;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
+use super::LONGEST_URI;
 use super::query::Query;
 use crate::api::Kind;
 use crate::client::layers::RateClass;
@@ -145,9 +146,13 @@ impl<'a> RequestPath<'a> {
     /// Encodes path and query, to be read later.
     ///
     /// # Errors
-    /// When a segment is not legal in a path.
+    /// When a segment is not legal in a path, or the URI would be longer than any request's. Nothing of that length is allocated.
     pub fn uri(self, query: &Query<'_>) -> Result<RequestUri, InvalidPath> {
-        let mut text = String::with_capacity(self.length() + query.length());
+        let least = self.length() + query.length();
+        if least > LONGEST_URI {
+            return Err(InvalidPath(format!("the request URI has more than {LONGEST_URI} bytes")));
+        }
+        let mut text = String::with_capacity(least);
         let layout = self.encode(&mut text)?;
         let path_length = text.len();
         query.encode(&mut text);

@@ -139,6 +139,10 @@ fn uri_of_a_read_has_its_group_and_its_path() {
         (&*format!("GET {}", read.path()), read.as_str())
     );
     assert_eq!(RequestUri::openapi_index().as_str(), "/openapi/v3");
+    // A user chooses the selector and the number of metrics, so a URI that no request can have is not built.
+    let selector = "a".repeat(70_000);
+    let error = path.uri(&Query::default().with("labelSelector", &selector)).unwrap_err();
+    assert_eq!(error.to_string(), "the request URI has more than 61440 bytes");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use coxswain_machinery::api::meta::{LabelSelector, QuantityText};
 use coxswain_machinery::model::quantity::{Quantity, QuantityFormat};
 use coxswain_machinery::wire::Str;
 
-/// Visits of pods that a slice of an evaluation makes; the metric that comes to this number is evaluated to its end.
+/// Visits of pods and containers that a slice of an evaluation makes; the metric that comes to this number is evaluated to its end.
 const VISITS: usize = 8192;
 /// The cost of a metric without pods, in visits.
 const METRIC: usize = 64;
@@ -24,7 +24,9 @@ const METRIC: usize = 64;
 pub(in super::super) fn propose_more(view: &mut View, now: Timestamp) -> bool {
     let Stage::Look(look) = &view.stage else { return true };
     let Ok(selected) = &look.pods else { return true };
-    let number = VISITS.div_ceil(selected.pods.len().saturating_add(METRIC));
+    // A metric of utilization visits each container of each pod.
+    let visits: usize = selected.pods.iter().map(|pod| 1 + pod.shape.requests.len()).sum();
+    let number = VISITS.div_ceil(visits.saturating_add(METRIC));
     let more: Vec<Proposed> = evaluations(view, look, selected, now).take(number).collect();
     let Stage::Look(look) = &mut view.stage else { return true };
     look.proposals.extend(more);
