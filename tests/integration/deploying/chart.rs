@@ -186,7 +186,7 @@ fn chart_keeps_the_policy_of_leases_when_it_is_uninstalled() {
         assert!(metadata.contains(&format!("\nkind: {kind}\n")), "{document}");
         assert!(metadata.contains(&annotation), "{document}");
     }
-    let document = page("install/uninstall");
+    let document = page("install/uninstall").replace("\\\n", "");
     let delete = document.lines().find(|line| line.contains("delete --ignore-not-found validatingadmission"));
     let delete = delete.expect("the command that deletes them");
     for kind in kinds {

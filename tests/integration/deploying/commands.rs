@@ -56,8 +56,8 @@ struct Typed {
     output: Option<String>,
 }
 
-/// Returns the commands of the client on a page: in code spans, in indented lines and after a prompt. The first block of text under a
-/// command that stands on a line of its own is its expected output.
+/// Returns the commands of the client on a page: in code spans, in indented lines and after a prompt. A code span without arguments names
+/// a command, whose help is typed. The first block of text under a command that stands on a line of its own is its expected output.
 fn commands(page: &str) -> Vec<Typed> {
     let mut found: Vec<Typed> = Vec::new();
     // Whether a block of text would belong to the last command.
@@ -84,7 +84,9 @@ fn commands(page: &str) -> Vec<Typed> {
             }
         } else {
             let spans = line.split('`').skip(1).step_by(2).filter(|span| is_of_client(span));
-            found.extend(spans.map(|span| Typed { command: span.to_owned(), output: None }));
+            let names = |span: &str| span.trim_start_matches("kubectl ").split_whitespace().count() == 2;
+            let typed = |span: &str| if names(span) { format!("{span} --help") } else { span.to_owned() };
+            found.extend(spans.map(|span| Typed { command: typed(span), output: None }));
         }
     }
     found
@@ -184,7 +186,7 @@ fn commands_and_their_outputs_are_found() {
         output: output.map(str::to_owned),
     };
     let expected = [
-        typed("coxswain queues", None),
+        typed("coxswain queues --help", None),
         typed("kubectl coxswain leader \n      --via-pod", Some("Holder: a")),
     ];
     assert_eq!(commands(page), expected);
