@@ -150,7 +150,7 @@ fn every_loop_retries_as_the_original_was_seen_to() {
         ("job", None, slow, minute),
         ("job_orphan_pod", None, slow, minute),
         ("namespace", None, fast, minute),
-        // The original does these in rounds, apart from its queues, and the next round comes whatever has failed.
+        // kube-controller-manager runs these in rounds, without a queue, and the next round starts after any failure.
         ("node_health", None, fast, Duration::from_secs(5)),
         ("pod_gc_rounds", None, fast, Duration::from_secs(20)),
         // The original writes a list again after 100 ms, apart from its queues.

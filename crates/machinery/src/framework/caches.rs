@@ -97,8 +97,8 @@ impl Caches {
         self.own().is_some_and(is_gone)
     }
 
-    /// What is held of the objects at `place` (without a name, of all in the namespace; without either, of all) and was not found
-    /// by a later live read.
+    /// Returns the cached objects at `place` (without a name, all in the namespace; without either, all) that a later live read did
+    /// not find.
     pub fn missing(
         &self,
         kind: &'static Kind,

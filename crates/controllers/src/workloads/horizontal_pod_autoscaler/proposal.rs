@@ -2,13 +2,13 @@
 
 use coxswain_machinery::api::autoscaling::MetricStatus;
 
-/// What a metric asks for.
+/// The replicas that a metric asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Proposal {
     pub(super) replicas: i32,
     /// The metric, as messages name it.
     pub(super) name: String,
-    /// What it is now.
+    /// The present value of the metric.
     pub(super) status: MetricStatus,
 }
 

@@ -24,7 +24,7 @@ use super::answers::{self, PodMetrics, PodValues, QueryError};
 
 const CUSTOM: &str = "custom.metrics.k8s.io";
 
-/// What was found of metrics that ask the same.
+/// The values of metrics with equal questions.
 #[derive(Debug)]
 pub(super) enum Found {
     /// Values of pods.
@@ -86,12 +86,12 @@ pub(super) enum Query {
     Found(Arc<Found>),
 }
 
-/// What a metric asks. Metrics with equal questions have the same values, whatever their targets are.
+/// The question of a metric. Metrics with equal questions have the same values, whatever their targets are.
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Question<'a> {
     Usage {
         resource: &'a str,
-        /// Of this container alone.
+        /// The only container that counts; all containers if `None`.
         container: Option<&'a str>,
     },
     Pods {
@@ -149,7 +149,7 @@ impl<'a> Question<'a> {
     }
 }
 
-/// What the metrics of one autoscaler ask, and what was found so far.
+/// The questions of one autoscaler, and the values that were found so far.
 pub(super) struct Questions<'a> {
     namespace: &'a str,
     /// Selects the pods of the autoscaler's target.
@@ -166,7 +166,7 @@ pub(super) struct Questions<'a> {
 }
 
 impl<'a> Questions<'a> {
-    /// No question yet of an autoscaler in `namespace` whose target's pods `selector` selects.
+    /// Creates an empty list of questions for an autoscaler in `namespace` whose target's pods `selector` selects.
     pub(super) fn new(namespace: &'a str, selector: &'a str, read: &'a Reads) -> Self {
         let (asked, kinds) = (HashMap::default(), HashMap::default());
         Self { namespace, selector, read, asked, usage: None, version: None, kinds }
@@ -189,7 +189,7 @@ impl<'a> Questions<'a> {
         query
     }
 
-    /// What is found of a question, or what must be read.
+    /// Returns the values for a question, or the read that it needs.
     fn find(&mut self, question: &Question<'a>) -> Result<Found, DeclaredRead> {
         match question {
             Question::Usage { resource, container } => {

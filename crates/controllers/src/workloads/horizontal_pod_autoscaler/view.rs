@@ -63,7 +63,7 @@ pub(super) struct Look {
     pub(super) scale: Scale,
     /// The pods of the target's selector.
     pub(super) pods: Result<Selected, BadSelector>,
-    /// What was found of each metric, in order; nothing where no metric is looked at. Metrics that ask the same share it.
+    /// The values of each metric, in order; empty where no metric is evaluated. Metrics with equal questions share them.
     pub(super) found: Vec<Arc<Found>>,
     /// The proposals of the first metrics: those that are evaluated so far.
     pub(super) proposals: Vec<Proposed>,

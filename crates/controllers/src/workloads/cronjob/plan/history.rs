@@ -26,7 +26,7 @@ fn oldest<'a>(view: &'a View, end: &str, limit: usize) -> impl Iterator<Item = &
     ended.into_iter().take(surplus).filter(|job| !job.metadata.is_deleting())
 }
 
-/// Deletes one of them. That it is refused is told, and is in nobody's way. After a conflict, the CronJob is reconciled again.
+/// Deletes a surplus Job. A rejection emits an event and does not stop the plan. After a conflict, the CronJob is reconciled again.
 pub(super) fn delete(view: &View, job: &Job) -> Write {
     let tolerate = Tolerate { absent: true, ..Tolerate::default() };
     Write { keep_going: true, tolerate, ..jobs::delete(view, &job.metadata.name, &job.metadata.uid) }
