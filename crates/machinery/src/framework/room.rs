@@ -155,11 +155,6 @@ pub trait Reconcile: Send + Sync {
         now: Timestamp,
     ) -> Result<Pass, ObserveError>;
 
-    /// As [`Reconcile::plan`] of a reconcile that meets no failures, with what [`Room::reasons`] says to the same view.
-    fn explain(&self, key: &Key, read: &Reads, now: Timestamp) -> Result<(Pass, Vec<String>), ObserveError> {
-        Ok((self.plan(key, &[], read, now)?, Vec::new()))
-    }
-
     /// As [`Reconcile::plan`], in slices: see [`Room::prepare`].
     fn plan_in_slices(
         &self,
@@ -171,9 +166,9 @@ pub trait Reconcile: Send + Sync {
         Ok(ControlFlow::Break((self.plan(key, failures, read, now)?, Vec::new())))
     }
 
-    /// As [`Reconcile::explain`], in slices.
+    /// Plans a reconcile that meets no failures, in slices, and adds the [`Room::reasons`] of the same view.
     fn explain_in_slices(&self, key: &Key, read: &Reads, now: Timestamp) -> Result<FirstSlice, ObserveError> {
-        Ok(ControlFlow::Break(self.explain(key, read, now)?))
+        self.plan_in_slices(key, &[], read, now)
     }
 
     /// Whether it is told of failures, see [`Room::HEEDS_FAILURES`].
@@ -370,17 +365,6 @@ impl<N: Send + 'static, R: Room<N>> Reconcile for RoomAdapter<R, N> {
                     memory.reserve(key, &note);
                 }
                 self.pass(plan, note)
-            }
-        })
-    }
-
-    fn explain(&self, key: &Key, read: &Reads, now: Timestamp) -> Result<(Pass, Vec<String>), ObserveError> {
-        Ok(match self.room.observe(key, &[], read)? {
-            Observation::Nothing => (Pass::Nothing, Vec::new()),
-            Observation::Needs(reads) => (Pass::Needs(reads), Vec::new()),
-            Observation::View(view) => {
-                let (plan, note) = R::plan(&view, now).into_parts();
-                (self.pass(plan, note), R::reasons(&view, now))
             }
         })
     }
